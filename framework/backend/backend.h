@@ -1,0 +1,79 @@
+// One backend instance as the rest of the host sees it, whatever hosts it (in-process now, tranche-runner later).
+// Every call is safe from any thread: the host serialises them per instance unless the backend declared CONCURRENT.
+// No call throws; a backend's bad answer is an error of that item or call, named after the backend.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include "base/clock.h"
+#include "model/share.h"
+
+namespace tranche::backend {
+
+struct PrepareItem {
+  ShareKey key;
+  std::string physical;
+  Mode mode = Mode::kShare;
+  Quantities consumed;              // the claim's own figures, already checked by the host
+  std::string state;                // what the backend returned last time, "" at first
+  std::string configuration;        // merged class and claim parameters, a JSON object
+  std::string policy_version;
+  std::string claim_namespace, claim_name;
+  std::vector<std::string> pod_uids;
+  int result_index = 0;             // position among the claim's results of this driver
+};
+
+struct PrepareOutcome {
+  ShareKey key;
+  absl::Status status;
+  std::optional<AppliedShare> share;  // set exactly when status is OK
+};
+
+struct UnprepareItem {
+  ShareKey key;
+  std::string state;
+};
+
+struct UnprepareOutcome {
+  ShareKey key;
+  absl::Status status;
+};
+
+// Events from a backend's own threads. Callbacks return quickly and do not call the backend back.
+struct Events {
+  std::function<void()> devices_changed;
+  std::function<void(const ShareKey&)> share_lost;        // something applied vanished: reconcile
+  std::function<void(const std::string& json)> health;    // report_health payload
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual const std::string& name() const = 0;            // as configured
+  virtual absl::StatusOr<std::vector<PhysicalDevice>> Discover(Deadline deadline) = 0;
+  // One outcome per item, in the order of items. Idempotent by key.
+  virtual std::vector<PrepareOutcome> Prepare(const std::vector<PrepareItem>& items, Deadline deadline) = 0;
+  virtual std::vector<UnprepareOutcome> Unprepare(const std::vector<UnprepareItem>& items, Deadline deadline) = 0;
+  // What the kernel or hardware has now, orphans of ours included.
+  virtual absl::StatusOr<std::vector<AppliedShare>> ListPrepared(Deadline deadline) = 0;
+  virtual absl::StatusOr<AppliedShare> Verify(const ShareKey& key, const std::string& state, Deadline deadline) = 0;
+};
+
+// What an operator allows a backend's container edits to contain (`allowEdits`). Edits are root on the node: everything that
+// is not listed is refused. Prefixes end at a path separator.
+struct EditAllowList {
+  std::vector<std::string> device_nodes, mounts, hooks, env;  // path prefixes; env: variable-name prefixes
+  bool net_devices = false;
+  friend bool operator==(const EditAllowList&, const EditAllowList&) = default;
+};
+// PermissionDenied naming the edit and the configuration key that would allow it.
+absl::Status CheckEdits(const ContainerEdits& edits, const EditAllowList& allowed);
+
+}  // namespace tranche::backend

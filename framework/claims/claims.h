@@ -1,0 +1,88 @@
+// The life of a claim on this node: prepare, unprepare, reconcile. The heart of the host; no gRPC, no HTTP, no vendor word.
+//
+// Prepare, per claim: read → check UID, allocation, reservedFor, own results → resolve configuration and authority → one IMMEDIATE transaction
+// that checks the stored rows (CAP-1) and writes the intent → backend applies and reads back → CDI file → outcome durable → answer. Any failure undoes
+// what was done, durably, and answers for that claim alone. Unprepare needs driver, UID and durable state only.
+//
+// Thread-safe. Calls for the same (driver, UID) are serialised; others run in parallel up to what the backends allow. Several processes may
+// work on one store: the transaction is the authority.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+#include "backend/backend.h"
+#include "base/clock.h"
+#include "cdi/cdi.h"
+#include "inventory/inventory.h"
+#include "model/claim.h"
+#include "store/store.h"
+
+namespace tranche::claims {
+
+// Where claims are read from: the API server, or the local directory.
+class ClaimReader {
+ public:
+  virtual ~ClaimReader() = default;
+  // NotFound when it does not exist. The UID may differ from the reference's: the caller checks.
+  virtual absl::StatusOr<Claim> ReadClaim(const ClaimReference& reference, Deadline deadline) = 0;
+};
+
+// One device of the answer to the kubelet.
+struct PreparedDevice {
+  std::vector<std::string> request_names;   // base names
+  std::string pool, device;
+  std::vector<std::string> cdi_device_ids;
+  std::string share_id;                     // empty: none
+  friend bool operator==(const PreparedDevice&, const PreparedDevice&) = default;
+};
+using PrepareAnswers = std::map<std::string, absl::StatusOr<std::vector<PreparedDevice>>>;  // by claim UID
+using UnprepareAnswers = std::map<std::string, absl::Status>;
+
+// One difference that reconcile found, and what it did.
+struct Repair {
+  std::string what;      // "finished" | "undone" | "re-made" | "rewritten" | "removed orphan" | "quarantined"
+  ShareKey key;
+  std::string detail;
+  friend bool operator==(const Repair&, const Repair&) = default;
+};
+
+struct Dependencies {
+  store::Store& store;
+  inventory::Inventory& inventory;
+  ClaimReader& reader;
+  // Never null for a name that the inventory or the store mentions and that is loaded; nullptr otherwise.
+  std::function<std::shared_ptr<backend::Backend>(const std::string& name)> backend;
+  std::string cdi_directory;
+};
+
+class Claims {
+ public:
+  explicit Claims(Dependencies dependencies);
+  ~Claims();
+  Claims(const Claims&) = delete;
+  Claims& operator=(const Claims&) = delete;
+
+  // Every reference has an answer. The answer of a prepared claim is the full device list again; CDI files are rewritten when absent.
+  PrepareAnswers Prepare(const std::string& driver, const std::vector<ClaimReference>& claims, Deadline deadline);
+  // Unknown claim: success. All shares of one backend go in one call (a drain).
+  UnprepareAnswers Unprepare(const std::string& driver, const std::vector<ClaimReference>& claims, Deadline deadline);
+
+  // Durable claims × what each backend says is applied × CDI files. At start, when a backend reports a lost share, every few minutes.
+  // `backend` empty: all. Unreachable backends are skipped and reported as an error after the others were done.
+  absl::StatusOr<std::vector<Repair>> Reconcile(const std::string& backend, Deadline deadline);
+
+  // Offers with live shares, for the inventory.
+  std::vector<inventory::HeldOffer> HeldOffers() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tranche::claims
