@@ -1,0 +1,65 @@
+# Tranche: every command a developer or operator types. `make help` lists them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+JOBS ?= $(shell nproc)
+export CCACHE_BASEDIR := $(CURDIR)
+export CCACHE_NOHASHDIR := 1
+DEMO_TARGETS := tranched tranchectl vnic_tc vnic-attach tranche-demo
+
+.PHONY: help setup demo test unit test-asan test-tsan fuzz bench format lint check-includes clean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+
+setup: ## install the Debian packages that building and testing need
+	@tools/setup
+
+build/%/build.ninja: CMakeLists.txt CMakePresets.json | setup
+	@cmake --preset $* > build-$*.log 2>&1 || { cat build-$*.log; rm -f build-$*.log; exit 1; }
+	@mkdir -p build/$* && mv build-$*.log build/$*/configure.log
+
+demo: build/dev/build.ninja ## share one NIC among four tenants on this machine, prove every limit (needs root)
+	@cmake --build --preset dev -j $(JOBS) --target $(DEMO_TARGETS)
+	@build/dev/bin/tranche-demo --report build/demo/report.json
+
+test: build/dev/build.ninja check-includes ## build and run every test of the dev preset
+	@cmake --build --preset dev -j $(JOBS)
+	@tools/run_tests.py build/dev
+
+unit: build/dev/build.ninja ## the fast tests only
+	@cmake --build --preset dev -j $(JOBS)
+	@tools/run_tests.py build/dev --label unit
+
+test-asan: build/asan/build.ninja ## every test under AddressSanitizer and UndefinedBehaviorSanitizer
+	@cmake --build --preset asan -j $(JOBS)
+	@ASAN_OPTIONS=detect_leaks=1:$$ASAN_OPTIONS UBSAN_OPTIONS=print_stacktrace=1 tools/run_tests.py build/asan
+
+test-tsan: build/tsan/build.ninja ## the tests labelled threads under ThreadSanitizer
+	@cmake --build --preset tsan -j $(JOBS)
+	@TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=0:exitcode=66 tools/run_tests.py build/tsan --label threads
+
+FUZZ_SECONDS ?= 20
+fuzz: ## run each fuzz target with libFuzzer for FUZZ_SECONDS (20) on top of the committed corpus
+	@tools/setup --with-clang
+	@cmake --preset fuzz > /dev/null && cmake --build --preset fuzz -j $(JOBS)
+	@tools/fuzz build/fuzz $(FUZZ_SECONDS)
+
+bench: build/release/build.ninja ## measure the host; writes build/bench/host.json (needs root)
+	@cmake --build --preset release -j $(JOBS)
+	@mkdir -p build/bench && build/release/bin/tranche-bench --output build/bench/host.json
+
+format: ## format the sources in place
+	@tools/setup --with-clang
+	@git ls-files '*.cc' '*.h' '*.hpp' | xargs clang-format-14 -i
+
+lint: build/dev/build.ninja check-includes ## clang-tidy on the files that differ from the last commit, or LINT_FILES
+	@tools/setup --with-clang
+	@files="$(LINT_FILES)"; [ -n "$$files" ] || files=$$(git diff --name-only HEAD -- '*.cc'); \
+	  if [ -z "$$files" ]; then echo "lint: no changed .cc file (LINT_FILES=\"a.cc b.cc\" names some)"; else clang-tidy-14 -p build/dev --quiet $$files; fi
+
+check-includes: | setup ## hold the includes against the declared arrows between rooms
+	@python3 tools/check_includes.py
+
+clean: ## remove everything that was built
+	@rm -rf build
