@@ -1,0 +1,27 @@
+# cmake -DNAME= -DVERSION= -DLICENSE= -DARCH= -DLIBRARY= [-DSCHEMA=] -P WriteManifest.cmake
+# Writes NAME.backend.json beside LIBRARY. Run it again after anything that changes the library (strip, sign).
+file(SHA256 ${LIBRARY} digest)
+file(CHMOD ${LIBRARY} PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+get_filename_component(directory ${LIBRARY} DIRECTORY)
+get_filename_component(file ${LIBRARY} NAME)
+if(SCHEMA)
+  file(READ ${SCHEMA} schema)
+  string(STRIP "${schema}" schema)
+else()
+  set(schema "{\"type\": \"object\"}")
+endif()
+set(manifest ${directory}/${NAME}.backend.json)
+file(WRITE ${manifest}.part "{
+  \"manifestVersion\": 1,
+  \"name\": \"${NAME}\",
+  \"version\": \"${VERSION}\",
+  \"library\": \"${file}\",
+  \"abi\": \"1.0\",
+  \"arch\": \"${ARCH}\",
+  \"sha256\": \"${digest}\",
+  \"licence\": \"${LICENSE}\",
+  \"configSchema\": ${schema}
+}
+")
+file(CHMOD ${manifest}.part PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ)
+file(RENAME ${manifest}.part ${manifest})
