@@ -88,7 +88,7 @@ int WaitFor(pid_t pid, Clock::time_point end) {
 
 }  // namespace
 
-RunResult Run(const std::vector<std::string>& arguments, const Environment& environment, std::chrono::milliseconds limit) {
+RunResult RunProgram(const std::vector<std::string>& arguments, const Environment& environment, std::chrono::milliseconds limit) {
   int output[2], error[2];
   RunResult result;
   if (pipe2(output, O_CLOEXEC) != 0 || pipe2(error, O_CLOEXEC) != 0) return result;
@@ -183,7 +183,7 @@ std::string LocalNode::Log() const { return ReadAll(directory_ + "/tranched.log"
 RunResult LocalNode::Ctl(const std::vector<std::string>& arguments) const {
   std::vector<std::string> command = {Binary("tranchectl"), "--dir", directory_};
   command.insert(command.end(), arguments.begin(), arguments.end());
-  return Run(command);
+  return RunProgram(command);
 }
 
 RunResult LocalNode::Apply(const std::string& manifest) const {

@@ -20,7 +20,7 @@ struct RunResult {
 using Environment = std::map<std::string, std::string>;  // added to the test's own
 
 // Runs to the end; killed after `limit` (exit_code 137).
-RunResult Run(const std::vector<std::string>& arguments, const Environment& environment = {}, std::chrono::milliseconds limit = std::chrono::seconds(60));
+RunResult RunProgram(const std::vector<std::string>& arguments, const Environment& environment = {}, std::chrono::milliseconds limit = std::chrono::seconds(60));
 
 // A directory that is removed with everything below it.
 class TemporaryDirectory {
