@@ -44,6 +44,7 @@ struct HeldOffer {
 Snapshot Join(const config::HostConfiguration& configuration, const std::map<std::string, std::vector<PhysicalDevice>>& discovered,
               const std::string& pool, const std::vector<HeldOffer>& held, const Snapshot* previous);
 
+// `held` is asked during each recomputation: it must not wait for a lock under which its owner calls SetConfiguration, SetDiscovered or Rejoin.
 class Inventory {
  public:
   Inventory(std::string pool, std::function<std::vector<HeldOffer>()> held) : pool_(std::move(pool)), held_(std::move(held)) {}
@@ -59,6 +60,7 @@ class Inventory {
   void Recompute();
   const std::string pool_;
   const std::function<std::vector<HeldOffer>()> held_;
+  std::mutex recompute_mutex_;                      // one join at a time, so that an older one never replaces a newer; taken before mutex_
   mutable std::mutex mutex_;
   config::HostConfiguration configuration_;
   std::map<std::string, std::vector<PhysicalDevice>> discovered_;
