@@ -492,6 +492,7 @@ class Call {
     api_->add_result(call_, detail::Borrow(json::serialize(ToJson(key))), code, detail::Borrow(message));
   }
   tranche_code Fail(tranche_code code, std::string_view message) noexcept { return api_->fail(call_, code, detail::Borrow(message)); }
+  tranche_call* raw() const { return call_; }
 
  private:
   const tranche_host_api* api_;

@@ -1,0 +1,31 @@
+// NAME.backend.json: what is known about a vendor's library before any of its code runs (sdk/schema/manifest.schema.json).
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+namespace tranche::backend {
+
+struct Manifest {
+  std::string name, version;
+  std::string library;        // a file name in the manifest's directory
+  int abi_major = 0, abi_minor = 0;
+  std::string arch;           // as uname -m says it
+  std::string sha256;         // lower-case hexadecimal
+  std::string licence;
+  std::string config_schema;  // JSON text; "" accepts any object
+  friend bool operator==(const Manifest&, const Manifest&) = default;
+};
+
+constexpr std::size_t kMaxManifestBytes = 256 * 1024;
+
+// InvalidArgument with the place of the first violation; a configSchema that cannot be used is one.
+absl::StatusOr<Manifest> ParseManifest(std::string_view text);
+
+// The operator's `config` (JSON text, an object) against the manifest's schema. InvalidArgument names the backend and the key.
+absl::Status CheckConfiguration(const Manifest& manifest, std::string_view config);
+
+}  // namespace tranche::backend

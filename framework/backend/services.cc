@@ -1,0 +1,164 @@
+#include "backend/services.h"
+
+#include <chrono>
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+
+#include "backend/payload.h"
+#include "base/status.h"
+#include "telemetry/log.h"
+
+namespace tranche::backend {
+namespace {
+
+bool IsText(tranche_str text) { return text.data != nullptr || text.size == 0; }
+std::string_view View(tranche_str text) {
+  return text.data == nullptr ? std::string_view() : std::string_view(text.data, static_cast<std::size_t>(text.size));
+}
+
+// What a sink may record: the call's own thread, a real string, within the bounds.
+bool Admit(CallRecord& record, tranche_str text, std::string_view what) {
+  if (record.thread != std::this_thread::get_id()) return false;  // another thread must not touch the record at all
+  if (!IsText(text)) {
+    record.Violate(absl::StrCat(std::string(what), " got a null string with a length"));
+    return false;
+  }
+  if (text.size > record.limits.device_bytes) {
+    record.Violate(absl::StrCat(std::string(what), " got ", text.size, " bytes; the limit of one item is ", record.limits.device_bytes));
+    return false;
+  }
+  if (text.size > record.limits.call_bytes - record.bytes) {
+    record.Violate(absl::StrCat(std::string(what), ": the call pushed more than ", record.limits.call_bytes, " bytes"));
+    return false;
+  }
+  record.bytes += static_cast<std::size_t>(text.size);
+  return true;
+}
+
+CallRecord& Record(tranche_call* call) { return *reinterpret_cast<CallRecord*>(call); }
+
+}  // namespace
+
+absl::StatusCode ToStatusCode(tranche_code code) {
+  if (code < TRANCHE_OK || code > TRANCHE_UNAUTHENTICATED) return absl::StatusCode::kInternal;
+  return static_cast<absl::StatusCode>(code);
+}
+
+void CallRecord::Violate(std::string_view what) noexcept {
+  try {
+    if (violation.empty()) violation = what;
+  } catch (...) {
+  }
+}
+
+Services::Services(std::string backend_name, Events events, PayloadLimits limits)
+    : name_(std::move(backend_name)), events_(std::move(events)), limits_(limits) {
+  table_.head = {static_cast<std::uint32_t>(sizeof table_), TRANCHE_ABI_MAJOR, TRANCHE_ABI_MINOR};
+  table_.host = this;
+  table_.log = &LogLine;
+  table_.now = &Now;
+  table_.report_health = &ReportHealth;
+  table_.devices_changed = &DevicesChanged;
+  table_.share_lost = &ShareLost;
+  table_.fail = &Fail;
+  table_.cancelled = &Cancelled;
+  table_.add_device = &AddDevice;
+  table_.add_share = &AddShare;
+  table_.add_result = &AddResult;
+}
+
+void Services::Complain(std::string_view what) const {
+  LogWarning("a backend broke a rule of the ABI", {{"backend", name_}, {"what", std::string(what)}});
+}
+
+void Services::LogLine(void* host, std::uint32_t level, tranche_str message) noexcept {
+  try {
+    const auto& self = *static_cast<const Services*>(host);
+    if (!IsText(message)) return self.Complain("log got a null string with a length");
+    const LogLevel ours = level == TRANCHE_LOG_DEBUG     ? LogLevel::kDebug
+                          : level == TRANCHE_LOG_INFO    ? LogLevel::kInfo
+                          : level == TRANCHE_LOG_WARNING ? LogLevel::kWarning
+                                                         : LogLevel::kError;
+    Log(ours, CleanText(View(message)), {{"backend", self.name_}});
+  } catch (...) {
+  }
+}
+
+std::int64_t Services::Now(void*) noexcept {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+void Services::ReportHealth(void* host, tranche_str text) noexcept {
+  try {
+    const auto& self = *static_cast<const Services*>(host);
+    if (!IsText(text) || text.size > self.limits_.device_bytes) return self.Complain("report_health got an invalid or oversized string");
+    const std::string health(View(text));
+    if (const absl::Status status = CheckHealthText(health); !status.ok()) {
+      return self.Complain(absl::StrCat("report_health: ", std::string(status.message())));
+    }
+    if (self.events_.health) self.events_.health(health);
+  } catch (...) {
+  }
+}
+
+void Services::DevicesChanged(void* host) noexcept {
+  try {
+    const auto& self = *static_cast<const Services*>(host);
+    if (self.events_.devices_changed) self.events_.devices_changed();
+  } catch (...) {
+  }
+}
+
+void Services::ShareLost(void* host, tranche_str text) noexcept {
+  try {
+    const auto& self = *static_cast<const Services*>(host);
+    if (!IsText(text) || text.size > self.limits_.device_bytes) return self.Complain("share_lost got an invalid or oversized string");
+    absl::StatusOr<ShareKey> key = ReadKey(View(text));
+    if (!key.ok()) return self.Complain(absl::StrCat("share_lost: ", std::string(key.status().message())));
+    if (self.events_.share_lost) self.events_.share_lost(*key);
+  } catch (...) {
+  }
+}
+
+tranche_code Services::Fail(tranche_call* call, tranche_code code, tranche_str message) noexcept {
+  try {
+    CallRecord& record = Record(call);
+    if (record.thread != std::this_thread::get_id()) return code;
+    record.failed = code;
+    record.message = IsText(message) ? CleanText(View(message)) : "(a null string with a length)";
+  } catch (...) {
+  }
+  return code;
+}
+
+std::uint32_t Services::Cancelled(tranche_call* call) noexcept { return Passed(Record(call).deadline) ? 1u : 0u; }
+
+void Services::AddDevice(tranche_call* call, tranche_str text) noexcept {
+  try {
+    if (Admit(Record(call), text, "add_device")) Record(call).devices.emplace_back(View(text));
+  } catch (...) {
+    Record(call).Violate("out of memory in add_device");
+  }
+}
+
+void Services::AddShare(tranche_call* call, tranche_str text) noexcept {
+  try {
+    if (Admit(Record(call), text, "add_share")) Record(call).shares.emplace_back(View(text));
+  } catch (...) {
+    Record(call).Violate("out of memory in add_share");
+  }
+}
+
+void Services::AddResult(tranche_call* call, tranche_str key, tranche_code code, tranche_str message) noexcept {
+  try {
+    CallRecord& record = Record(call);
+    if (!Admit(record, key, "add_result")) return;
+    const std::string text = IsText(message) ? CleanText(View(message)) : std::string();
+    record.results.push_back({std::string(View(key)), code, text});
+  } catch (...) {
+    Record(call).Violate("out of memory in add_result");
+  }
+}
+
+}  // namespace tranche::backend

@@ -1,0 +1,77 @@
+// The host's side of the ABI: the service table that a backend calls, and what one call collects. Nothing here throws into a backend.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include <absl/status/status.h>
+
+#include <tranche/backend.h>
+
+#include "backend/backend.h"
+#include "backend/in_process.h"
+
+namespace tranche::backend {
+
+// Code of the ABI to status code; what is not canonical is INTERNAL.
+absl::StatusCode ToStatusCode(tranche_code code);
+
+// Everything that a backend pushed in one call, as texts: read after the call returned.
+struct CallRecord {
+  CallRecord(Deadline call_deadline, PayloadLimits payload_limits) : deadline(call_deadline), limits(payload_limits) {}
+
+  struct Result {
+    std::string key;
+    tranche_code code = TRANCHE_OK;
+    std::string message;
+  };
+
+  const Deadline deadline;
+  const PayloadLimits limits;
+  const std::thread::id thread = std::this_thread::get_id();
+  std::vector<std::string> devices, shares;
+  std::vector<Result> results;
+  tranche_code failed = TRANCHE_OK;
+  std::string message;         // what fail() said
+  std::string violation;       // the first rule that the backend broke in this call, "" for none
+  std::size_t bytes = 0;
+
+  // Records a violation unless one is there.
+  void Violate(std::string_view what) noexcept;
+};
+
+// One per instance; its table must outlive the instance.
+class Services {
+ public:
+  Services(std::string backend_name, Events events, PayloadLimits limits);
+  Services(const Services&) = delete;
+  Services& operator=(const Services&) = delete;
+
+  const tranche_host_api* table() const { return &table_; }
+  static tranche_call* Handle(CallRecord& record) { return reinterpret_cast<tranche_call*>(&record); }
+
+ private:
+  static void LogLine(void* host, std::uint32_t level, tranche_str message) noexcept;
+  static std::int64_t Now(void* host) noexcept;
+  static void ReportHealth(void* host, tranche_str text) noexcept;
+  static void DevicesChanged(void* host) noexcept;
+  static void ShareLost(void* host, tranche_str key) noexcept;
+  static tranche_code Fail(tranche_call* call, tranche_code code, tranche_str message) noexcept;
+  static std::uint32_t Cancelled(tranche_call* call) noexcept;
+  static void AddDevice(tranche_call* call, tranche_str text) noexcept;
+  static void AddShare(tranche_call* call, tranche_str text) noexcept;
+  static void AddResult(tranche_call* call, tranche_str key, tranche_code code, tranche_str message) noexcept;
+
+  void Complain(std::string_view what) const;
+
+  const std::string name_;
+  const Events events_;
+  const PayloadLimits limits_;
+  tranche_host_api table_{};
+};
+
+}  // namespace tranche::backend
