@@ -52,6 +52,9 @@ class ChildProcess {
   int status_ = -1;
 };
 
+std::string Binary(const std::string& name);   // build/<preset>/bin/<name>
+std::string BackendDirectory();                // build/<preset>/backends
+
 // A tranched in local mode on one directory, and its tranchectl.
 class LocalNode {
  public:
@@ -60,6 +63,7 @@ class LocalNode {
   void WriteConfiguration(const std::string& configuration) const;
   std::string configuration_path() const { return directory_ + "/host.yaml"; }
   const std::string& directory() const { return directory_; }
+  void UseBackends(std::string directory) { backends_ = std::move(directory); }  // default: those of this build
 
   // Starts tranched and waits until `tranchectl status` answers or it ends. True when it serves.
   bool Start(const Environment& environment = {}, const std::vector<std::string>& more_arguments = {});
@@ -74,6 +78,7 @@ class LocalNode {
 
  private:
   std::string directory_;
+  std::string backends_ = BackendDirectory();
   std::unique_ptr<ChildProcess> process_;
 };
 
@@ -84,7 +89,5 @@ std::string ClaimManifest(const std::string& namespace_name, const std::string& 
 // Waits until `condition` holds; false after `limit`.
 bool Eventually(const std::function<bool()>& condition, std::chrono::milliseconds limit = std::chrono::seconds(10));
 
-std::string Binary(const std::string& name);   // build/<preset>/bin/<name>
-std::string BackendDirectory();                // build/<preset>/backends
 
 }  // namespace tranche::test
