@@ -92,7 +92,7 @@ Mode ReadMode(const Place& at) {
   const absl::StatusOr<Mode> mode = ParseMode(text);
   if (mode.ok()) return *mode;
   if (!text.empty()) at.Fail(Cat("\"", text, "\" is not a mode"), Suggest(text, {"whole", "partition", "share"}));
-  return Mode::kWhole;
+  return Mode::kShare;  // allows every other key, so that one mistake is one error
 }
 
 Enforcement ReadEnforcement(const Place& at) {
