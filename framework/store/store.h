@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <absl/status/status.h>
@@ -54,6 +55,25 @@ struct ShareRow {
   friend bool operator==(const ShareRow&, const ShareRow&) = default;
 };
 
+// Shares that are equal in everything the capacity sums look at, added up: a device with a thousand equal shares is one holding.
+struct Holding {
+  ShareKey holder;                       // one of the shares
+  std::string backend, physical;
+  Mode mode = Mode::kShare;
+  bool admin_access = false;
+  Quantities consumed;                   // of all of them together; empty in HoldingsOfCounterSet
+  std::vector<CounterUse> counters;      // of one: a device is charged once
+  std::int64_t shares = 1;
+  friend bool operator==(const Holding&, const Holding&) = default;
+};
+
+// A device with live shares and the offer they came from.
+struct OfferInUse {
+  std::string driver, pool, device, offer, backend, physical;
+  Mode mode = Mode::kShare;
+  friend bool operator==(const OfferInUse&, const OfferInUse&) = default;
+};
+
 struct PolicyRow {
   std::string version;                   // "sha256:…"
   std::string json;
@@ -70,6 +90,14 @@ class Transaction {                      // reads see the transaction's own writ
   // Shares whose counters name this set.
   virtual absl::StatusOr<std::vector<ShareRow>> SharesOfCounterSet(const std::string& driver, const std::string& counter_set) = 0;
   virtual absl::StatusOr<std::vector<ShareRow>> Shares() = 0;
+  // For the capacity check: what touches a physical device, without the shares of one claim (which is being prepared). Exact sums.
+  virtual absl::StatusOr<std::vector<Holding>> HoldingsOfPhysical(const std::string& backend, const std::string& physical,
+                                                                  const std::string& except_driver, const std::string& except_claim_uid) = 0;
+  // The same for a counter set, without what touches the given physical device: the two lists are disjoint.
+  virtual absl::StatusOr<std::vector<Holding>> HoldingsOfCounterSet(const std::string& driver, const std::string& counter_set,
+                                                                    const std::string& except_backend, const std::string& except_physical,
+                                                                    const std::string& except_claim_uid) = 0;
+  virtual absl::StatusOr<std::vector<OfferInUse>> OffersInUse() = 0;
   virtual absl::StatusOr<std::optional<PolicyRow>> FindPolicy(const std::string& version) = 0;
   // Highest epoch ever used for the claim (kept after the claim's rows are gone, for one day at least); 0 when never.
   virtual absl::StatusOr<std::int64_t> LastEpoch(const std::string& driver, const std::string& claim_uid) = 0;
@@ -84,7 +112,7 @@ class Transaction {                      // reads see the transaction's own writ
 struct AuditQuery {
   std::int64_t after_id = 0;
   std::int64_t limit = 1000;
-  std::string claim_uid, tenant;         // empty: any
+  std::string claim_uid = {}, tenant = {};  // empty: any
 };
 
 enum class OpenMode { kReadWrite, kReadOnly };

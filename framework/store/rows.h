@@ -1,0 +1,57 @@
+// The rows of the store as SQL. Internal to this room.
+#pragma once
+
+#include <string>
+
+#include "store/database.h"
+#include "store/store.h"
+
+namespace tranche::store {
+
+inline constexpr std::int64_t kApplicationId = 0x54524348;  // "TRCH"
+inline constexpr std::int64_t kSchemaVersion = 1;
+
+// Tables, indexes and triggers of kSchemaVersion, for an empty file.
+extern const char* const kSchema;
+
+// A transaction that is already begun on `database`; whoever began it ends it.
+class SqlTransaction final : public Transaction {
+ public:
+  enum class Access { kRead, kWrite };
+  SqlTransaction(Database& database, Access access) : database_(database), access_(access) {}
+
+  absl::StatusOr<std::optional<ClaimRow>> FindClaim(const std::string& driver, const std::string& claim_uid) override;
+  absl::StatusOr<std::vector<ClaimRow>> Claims() override;
+  absl::StatusOr<std::vector<ShareRow>> SharesOfClaim(const std::string& driver, const std::string& claim_uid) override;
+  absl::StatusOr<std::vector<ShareRow>> SharesOfPhysical(const std::string& backend, const std::string& physical) override;
+  absl::StatusOr<std::vector<ShareRow>> SharesOfCounterSet(const std::string& driver, const std::string& counter_set) override;
+  absl::StatusOr<std::vector<ShareRow>> Shares() override;
+  absl::StatusOr<std::vector<Holding>> HoldingsOfPhysical(const std::string& backend, const std::string& physical, const std::string& except_driver,
+                                                          const std::string& except_claim_uid) override;
+  absl::StatusOr<std::vector<Holding>> HoldingsOfCounterSet(const std::string& driver, const std::string& counter_set,
+                                                            const std::string& except_backend, const std::string& except_physical,
+                                                            const std::string& except_claim_uid) override;
+  absl::StatusOr<std::vector<OfferInUse>> OffersInUse() override;
+  absl::StatusOr<std::optional<PolicyRow>> FindPolicy(const std::string& version) override;
+  absl::StatusOr<std::int64_t> LastEpoch(const std::string& driver, const std::string& claim_uid) override;
+
+  absl::Status PutClaim(const ClaimRow& row) override;
+  absl::Status PutShare(const ShareRow& row) override;
+  absl::Status DeleteClaim(const std::string& driver, const std::string& claim_uid) override;
+  absl::Status PutPolicy(const PolicyRow& row) override;
+  absl::Status AppendAudit(const AuditRecord& record) override;
+
+  absl::StatusOr<std::vector<AuditRecord>> Audit(const AuditQuery& query);
+
+ private:
+  absl::Status CheckWritable() const;
+  absl::Status KeepEpoch(const std::string& driver, const std::string& claim_uid, std::int64_t epoch);
+  absl::Status PutCounterSets(const ShareRow& row, const std::string& counters);
+  absl::Status Run(const char* sql, const std::string& first, const std::string& second);
+  absl::StatusOr<std::vector<ShareRow>> ReadShares(Statement statement);
+
+  Database& database_;
+  const Access access_;
+};
+
+}  // namespace tranche::store
