@@ -59,6 +59,9 @@ struct Dependencies {
   // Never null for a name that the inventory or the store mentions and that is loaded; nullptr otherwise.
   std::function<std::shared_ptr<backend::Backend>(const std::string& name)> backend;
   std::string cdi_directory;
+  // Whether no other host process works on this store now. Then an intent that no call of this process owns is a crash's leftover, whatever its
+  // age; otherwise it is left alone for a minute.
+  std::function<bool()> sole_host = [] { return true; };
 };
 
 class Claims {

@@ -1,0 +1,225 @@
+#include "claims/claims.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <boost/json.hpp>
+
+#include "base/status.h"
+#include "base/text.h"
+#include "claims/impl.h"
+#include "model/json.h"
+#include "telemetry/log.h"
+
+namespace tranche::claims {
+namespace {
+
+const config::BackendConfiguration* FindBackend(const config::HostConfiguration& configuration, const std::string& name) {
+  const auto found = std::find_if(configuration.backends.begin(), configuration.backends.end(),
+                                  [&](const config::BackendConfiguration& backend) { return backend.name == name; });
+  return found == configuration.backends.end() ? nullptr : &*found;
+}
+
+__extension__ using Wide = __int128;  // memory limits times a thousand do not fit 64 bits
+
+absl::Status CheckLimit(const store::ShareRow& share, const LimitInForce& limit) {
+  const Wide in_force = limit.in_force, requested = limit.requested;
+  const std::string what = Cat(limit.capacity, limit.direction.empty() ? "" : " ", limit.direction);
+  if (in_force * 1000 > requested * 1001 || in_force * 100 < requested * 98) {
+    return absl::FailedPreconditionError(Cat("backend '", share.backend, "' put a limit of ", limit.in_force, " in force for ", what, " instead of ",
+                                             limit.requested, "; the share was refused"));
+  }
+  const auto consumed = share.consumed.find(limit.capacity);
+  if (consumed == share.consumed.end()) return absl::OkStatus();
+  TRANCHE_ASSIGN_OR_RETURN(const std::int64_t granted, consumed->second.CeilToInt64());
+  if (limit.requested == granted) return absl::OkStatus();
+  return absl::FailedPreconditionError(Cat("backend '", share.backend, "' took ", limit.requested, " for ", what, ", but ", granted,
+                                           " was granted; the share was refused"));
+}
+
+}  // namespace
+
+ClaimLocks::Held::~Held() {
+  if (locks_ == nullptr) return;
+  {
+    const std::lock_guard lock(locks_->mutex_);
+    locks_->held_.erase(id_);
+  }
+  locks_->released_.notify_all();
+}
+
+std::optional<ClaimLocks::Held> ClaimLocks::Acquire(const ClaimId& id, Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  if (!released_.wait_until(lock, deadline, [&] { return !held_.contains(id); })) return std::nullopt;
+  held_.insert(id);
+  return std::optional<Held>(std::in_place, *this, id);
+}
+
+std::optional<ClaimLocks::Held> ClaimLocks::TryAcquire(const ClaimId& id) {
+  const std::lock_guard lock(mutex_);
+  if (!held_.insert(id).second) return std::nullopt;
+  return std::optional<Held>(std::in_place, *this, id);
+}
+
+AuditRecord MakeAudit(Actor actor, std::string_view action, const store::ClaimRow& claim, const store::ShareRow* share,
+                      const absl::Status& outcome) {
+  AuditRecord record;
+  record.at = std::chrono::system_clock::now();
+  record.actor = actor == Actor::kKubelet ? "kubelet" : "reconcile";
+  record.action = action;
+  record.tenant = claim.namespace_name;
+  record.claim = claim.name;
+  record.claim_uid = claim.claim_uid;
+  record.driver = claim.driver;
+  record.capacity = "{}";
+  record.allocation_version = claim.allocation_version;
+  record.outcome = CodeName(outcome.code());
+  record.message = View(outcome.message());
+  if (share == nullptr) return record;
+  record.request = share->key.request;
+  record.pool = share->key.pool;
+  record.device = share->key.device;
+  record.share_id = share->key.share_id;
+  record.capacity = ToJsonText(EncodeQuantities(share->consumed));
+  record.policy_version = share->policy_version;
+  return record;
+}
+
+absl::Status CheckApplied(const store::ShareRow& share, const AppliedShare& applied, const backend::EditAllowList& allowed) {
+  if (applied.key != share.key) {
+    return absl::InternalError(Cat("backend '", share.backend, "' answered for ", Describe(applied.key), " instead of ", Describe(share.key)));
+  }
+  if (applied.applied != AppliedState::kComplete) {
+    return absl::InternalError(Cat("backend '", share.backend, "' applied ", Describe(share.key), " only as '", AppliedStateName(applied.applied), "'"));
+  }
+  // Edits that were accepted once stay accepted for the share's life, whatever the configuration says by then.
+  if (!share.applied.has_value() || share.applied->edits != applied.edits) {
+    TRANCHE_RETURN_IF_ERROR(Annotate(backend::CheckEdits(applied.edits, allowed), Cat("backend '", share.backend, "'")));
+  }
+  for (const LimitInForce& limit : applied.limits) TRANCHE_RETURN_IF_ERROR(CheckLimit(share, limit));
+  return absl::OkStatus();
+}
+
+Claims::Impl::Impl(Dependencies dependencies) : dependencies_(std::move(dependencies)), cdi_(dependencies_.cdi_directory) {}
+
+absl::StatusOr<std::optional<StoredClaim>> Claims::Impl::Find(const ClaimId& id) {
+  std::optional<StoredClaim> stored;
+  TRANCHE_RETURN_IF_ERROR(dependencies_.store.Read([&](store::Transaction& transaction) -> absl::Status {
+    TRANCHE_ASSIGN_OR_RETURN(std::optional<store::ClaimRow> claim, transaction.FindClaim(id.first, id.second));
+    if (!claim.has_value()) return absl::OkStatus();
+    TRANCHE_ASSIGN_OR_RETURN(std::vector<store::ShareRow> shares, transaction.SharesOfClaim(id.first, id.second));
+    stored = StoredClaim{*std::move(claim), std::move(shares)};
+    return absl::OkStatus();
+  }));
+  return stored;
+}
+
+std::map<std::string, ClaimLocks::Held> Claims::Impl::LockAll(const std::string& driver, const std::map<std::string, ClaimReference>& claims,
+                                                              Deadline deadline) {
+  std::map<std::string, ClaimLocks::Held> held;
+  for (const auto& [uid, reference] : claims) {
+    std::optional<ClaimLocks::Held> lock = locks_.Acquire({driver, uid}, deadline);
+    if (lock.has_value()) held.emplace(uid, *std::move(lock));
+  }
+  return held;
+}
+
+absl::Status Claims::Impl::WriteCdi(const std::string& driver, const std::string& claim_uid, const std::vector<store::ShareRow>& shares) {
+  std::vector<cdi::Device> devices;
+  for (const store::ShareRow& share : shares) {
+    if (share.applied.has_value()) devices.push_back({cdi::DeviceName(share.key), share.applied->edits});
+  }
+  return cdi_.Write(driver, claim_uid, devices);
+}
+
+std::vector<PreparedDevice> Claims::Impl::Answer(const std::vector<store::ShareRow>& shares) const {
+  std::vector<PreparedDevice> devices;
+  for (const store::ShareRow& share : shares) {
+    PreparedDevice device;
+    device.request_names = {std::string(BaseRequest(share.key.request))};
+    device.pool = share.key.pool;
+    device.device = share.key.device;
+    device.share_id = share.key.share_id;
+    // A device without edits has no entry in the CDI file, and an id without an entry would keep the container from starting.
+    if (share.applied.has_value() && share.applied->edits != ContainerEdits{}) device.cdi_device_ids = {cdi::DeviceId(share.key.driver, share.key)};
+    devices.push_back(std::move(device));
+  }
+  return devices;
+}
+
+backend::EditAllowList Claims::Impl::AllowedEdits(const std::string& backend) const {
+  const auto snapshot = dependencies_.inventory.Current();
+  const config::BackendConfiguration* configured = FindBackend(snapshot->configuration, backend);
+  if (configured == nullptr) return {};
+  const config::AllowEdits& allow = configured->allow_edits;
+  return {allow.device_nodes, allow.mounts, allow.hooks, allow.env, allow.net_devices};
+}
+
+backend::PrepareItem Claims::Impl::ItemOf(const store::ClaimRow& claim, const store::ShareRow& share) const {
+  backend::PrepareItem item;
+  item.key = share.key;
+  item.physical = share.physical;
+  item.mode = share.mode;
+  item.consumed = share.consumed;
+  item.state = share.applied.has_value() ? share.applied->state : "";
+  item.configuration = share.configuration;
+  item.policy_version = share.policy_version;
+  item.claim_namespace = claim.namespace_name;
+  item.claim_name = claim.name;
+  item.pod_uids = claim.pod_uids;
+  item.result_index = share.result_index;
+  return item;
+}
+
+std::map<ShareKey, absl::StatusOr<AppliedShare>> Claims::Impl::CallPrepare(const std::map<std::string, std::vector<backend::PrepareItem>>& items,
+                                                                           Deadline deadline) {
+  std::map<ShareKey, absl::StatusOr<AppliedShare>> answers;
+  for (const auto& [name, list] : items) {
+    const absl::Status missing = absl::UnavailableError(Cat("backend '", name, "' is not loaded"));
+    for (const backend::PrepareItem& item : list) answers.insert_or_assign(item.key, missing);
+    const std::shared_ptr<backend::Backend> backend = dependencies_.backend(name);
+    if (backend == nullptr) continue;
+    const absl::Status silent = absl::InternalError(Cat("backend '", name, "' gave no answer for this share"));
+    for (const backend::PrepareItem& item : list) answers.insert_or_assign(item.key, silent);
+    for (backend::PrepareOutcome& outcome : backend->Prepare(list, deadline)) {
+      const auto answer = answers.find(outcome.key);
+      if (answer == answers.end()) continue;
+      if (!outcome.status.ok()) {
+        answer->second = outcome.status;
+      } else if (outcome.share.has_value()) {
+        answer->second = *std::move(outcome.share);
+      }
+    }
+  }
+  return answers;
+}
+
+std::vector<inventory::HeldOffer> Claims::Impl::HeldOffers() const {
+  std::vector<inventory::HeldOffer> held;
+  const absl::Status status = dependencies_.store.Read([&](store::Transaction& transaction) -> absl::Status {
+    TRANCHE_ASSIGN_OR_RETURN(const std::vector<store::OfferInUse> offers, transaction.OffersInUse());
+    for (const store::OfferInUse& offer : offers) {
+      held.push_back({offer.driver, offer.pool, offer.device, offer.offer, offer.backend, offer.physical, offer.mode});
+    }
+    return absl::OkStatus();
+  });
+  if (!status.ok()) LogError("the offers in use cannot be read", {{"error", status.ToString()}});
+  return held;
+}
+
+Claims::Claims(Dependencies dependencies) : impl_(std::make_unique<Impl>(std::move(dependencies))) {}
+Claims::~Claims() = default;
+
+PrepareAnswers Claims::Prepare(const std::string& driver, const std::vector<ClaimReference>& claims, Deadline deadline) {
+  return impl_->Prepare(driver, claims, deadline);
+}
+
+UnprepareAnswers Claims::Unprepare(const std::string& driver, const std::vector<ClaimReference>& claims, Deadline deadline) {
+  return impl_->Unprepare(driver, claims, deadline);
+}
+
+absl::StatusOr<std::vector<Repair>> Claims::Reconcile(const std::string& backend, Deadline deadline) { return impl_->Reconcile(backend, deadline); }
+
+std::vector<inventory::HeldOffer> Claims::HeldOffers() const { return impl_->HeldOffers(); }
+
+}  // namespace tranche::claims

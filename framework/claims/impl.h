@@ -1,0 +1,164 @@
+// What prepare.cc, unprepare.cc and reconcile.cc share. Internal to this room.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "claims/claims.h"
+#include "claims/resolve.h"
+
+namespace tranche::claims {
+
+using ClaimId = std::pair<std::string, std::string>;  // driver, claim UID
+
+// Calls for one (driver, UID) take turns. Several ids are taken in their order, so that two calls cannot wait for each other.
+class ClaimLocks {
+ public:
+  class Held {
+   public:
+    Held(ClaimLocks& locks, ClaimId id) : locks_(&locks), id_(std::move(id)) {}
+    Held(Held&& other) noexcept : locks_(std::exchange(other.locks_, nullptr)), id_(std::move(other.id_)) {}
+    Held& operator=(Held&&) = delete;
+    ~Held();
+
+   private:
+    ClaimLocks* locks_;
+    ClaimId id_;
+  };
+  std::optional<Held> Acquire(const ClaimId& id, Deadline deadline);  // nullopt: the deadline passed
+  std::optional<Held> TryAcquire(const ClaimId& id);
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable released_;
+  std::set<ClaimId> held_;
+};
+
+struct StoredClaim {
+  store::ClaimRow claim;
+  std::vector<store::ShareRow> shares;
+};
+
+// One claim of a Prepare call on its way. Moves on while `status` is OK.
+struct Preparation {
+  ClaimReference reference;
+  absl::Status status;
+  std::optional<StoredClaim> before;         // what the store had
+  Allocation allocation;                     // what the claim has
+  std::vector<ResolvedShare> resolved;       // new shares; empty when the stored ones are answered again
+  store::ClaimRow claim;                     // the row as it becomes
+  std::vector<store::ShareRow> shares;
+  bool granted = false;                      // the intent of this call is durable: a failure must be undone
+  bool calls_backend = false;
+  bool quiet = false;                        // a failure that is no refusal (the API did not answer): not audited
+  std::optional<std::size_t> culprit;        // index in `shares`
+};
+
+// Who is the author of audit records.
+enum class Actor { kKubelet, kReconcile };
+
+// One claim to release, and how it ended.
+struct Release {
+  StoredClaim stored;
+  absl::Status failed_prepare;               // why a prepare is undone; OK: the claim is released
+  absl::Status status;
+};
+
+// One run of Reconcile. Holds the locks of every claim that it looks at.
+struct Reconciliation {
+  std::string backend;                       // empty: all
+  std::map<ClaimId, ClaimLocks::Held> locks;
+  std::vector<StoredClaim> claims;           // those that are locked
+  std::set<ShareKey> known;                  // shares of every claim, locked or not
+  std::set<std::string> drivers;             // whose leftovers are ours
+  std::map<std::string, std::map<ShareKey, AppliedShare>> listed;  // by reachable backend
+  std::vector<Repair> repairs;
+  std::vector<absl::Status> errors;
+};
+
+class Claims::Impl {
+ public:
+  explicit Impl(Dependencies dependencies);
+
+  PrepareAnswers Prepare(const std::string& driver, const std::vector<ClaimReference>& claims, Deadline deadline);
+  UnprepareAnswers Unprepare(const std::string& driver, const std::vector<ClaimReference>& claims, Deadline deadline);
+  absl::StatusOr<std::vector<Repair>> Reconcile(const std::string& backend, Deadline deadline);
+  std::vector<inventory::HeldOffer> HeldOffers() const;
+
+ private:
+  // claims.cc
+  absl::StatusOr<std::optional<StoredClaim>> Find(const ClaimId& id);
+  std::map<std::string, ClaimLocks::Held> LockAll(const std::string& driver, const std::map<std::string, ClaimReference>& claims,
+                                                  Deadline deadline);
+  absl::Status WriteCdi(const std::string& driver, const std::string& claim_uid, const std::vector<store::ShareRow>& shares);
+  std::vector<PreparedDevice> Answer(const std::vector<store::ShareRow>& shares) const;
+  backend::EditAllowList AllowedEdits(const std::string& backend) const;
+  backend::PrepareItem ItemOf(const store::ClaimRow& claim, const store::ShareRow& share) const;
+  // One backend call per backend for the given shares; fills `applied` or gives the error, by key.
+  std::map<ShareKey, absl::StatusOr<AppliedShare>> CallPrepare(const std::map<std::string, std::vector<backend::PrepareItem>>& items,
+                                                               Deadline deadline);
+
+  // prepare.cc
+  absl::Status Plan(Preparation& preparation, const inventory::Snapshot& snapshot, Deadline deadline);
+  absl::Status FinishUnprepare(Preparation& preparation, Deadline deadline);
+  absl::Status PlanAgain(Preparation& preparation, const Claim& claim);
+  absl::Status PlanNew(Preparation& preparation, const Claim& claim, const inventory::Snapshot& snapshot);
+  void Grant(std::vector<Preparation>& preparations, const inventory::Snapshot& snapshot);
+  absl::Status CheckOne(store::Transaction& transaction, Preparation& preparation, const inventory::Snapshot& snapshot);
+  absl::Status PutIntent(store::Transaction& transaction, Preparation& preparation);
+  void Apply(std::vector<Preparation>& preparations, Deadline deadline);
+  void TakeAnswers(Preparation& preparation, const std::map<ShareKey, absl::StatusOr<AppliedShare>>& answers) const;
+  void WriteFiles(std::vector<Preparation>& preparations);
+  void Finish(std::vector<Preparation>& preparations);
+  absl::Status PutOutcome(store::Transaction& transaction, Preparation& preparation);
+  void UndoFailed(std::vector<Preparation>& preparations, Deadline deadline);
+
+  // unprepare.cc. The caller holds the claims' locks. Marks → backend → files → rows; what fails stays in the store as unpreparing.
+  void ReleaseAll(std::vector<Release>& releases, Actor actor, Deadline deadline);
+  void MarkReleasing(std::vector<Release>& releases);
+  void CallUnprepare(std::vector<Release>& releases, Deadline deadline);
+  void RemoveFiles(std::vector<Release>& releases);
+  void DeleteRows(std::vector<Release>& releases, Actor actor);
+  void RejoinWhenDrained(const std::vector<Release>& releases);
+
+  // reconcile.cc
+  bool IsLeftover(const StoredClaim& stored) const;
+  bool Lock(Reconciliation& work, const ClaimId& id);
+  absl::Status Load(Reconciliation& work);
+  void ReleaseLeftovers(Reconciliation& work, Deadline deadline);
+  void ListBackends(Reconciliation& work, Deadline deadline);
+  void Remake(Reconciliation& work, Deadline deadline);
+  absl::Status StoreRemade(const std::vector<const StoredClaim*>& claims);
+  void RewriteFiles(Reconciliation& work);
+  void RemoveOrphanShares(Reconciliation& work, Deadline deadline);
+  bool IsOrphan(Reconciliation& work, const ShareKey& key);
+  void RemoveOrphanFiles(Reconciliation& work);
+
+  Dependencies dependencies_;
+  cdi::Directory cdi_;
+  ClaimLocks locks_;
+};
+
+// The audit record of a share, or of a claim when `share` is null.
+AuditRecord MakeAudit(Actor actor, std::string_view action, const store::ClaimRow& claim, const store::ShareRow* share,
+                      const absl::Status& outcome);
+
+// CAP-4 and the contract of `prepare`: the answer is for this key, complete, its edits are allowed and every limit is what was asked.
+absl::Status CheckApplied(const store::ShareRow& share, const AppliedShare& applied, const backend::EditAllowList& allowed);
+
+// At least this long for undoing, whatever the caller's deadline.
+inline Deadline AtLeast(Deadline deadline, std::chrono::milliseconds duration) {
+  const Deadline least = DeadlineIn(duration);
+  return deadline < least ? least : deadline;
+}
+
+}  // namespace tranche::claims
