@@ -36,7 +36,8 @@ std::string Configuration(const std::vector<OfferText>& offers, const std::strin
       "- name: fake\n  library: null_backend\n  isolation: in-process\n  config: {devices: 1, env: [\"FAKE=1\"]}\n  allowEdits: {env: [FAKE]}\n" +
       more_backends + "drivers:\n- name: fake.tranche.dev\n  offers:\n";
   for (const OfferText& offer : offers) {
-    text += "  - name: " + offer.name + "\n    backend: fake\n    mode: share\n    capacity:\n      memory: {" + offer.policy + "}\n";
+    text += "  - name: " + offer.name + "\n    backend: fake\n    mode: share\n    capacity:\n      memory: {" + offer.policy + "}\n" +
+            "      bandwidth: {default: 1G, min: 1G, max: 100G, step: 1G}\n";
   }
   text += "  classes:\n";
   for (const OfferText& offer : offers) text += "  - name: " + offer.name + "\n    offer: " + offer.name + "\n    namespaces: {allow: [\"team-*\"]}\n";

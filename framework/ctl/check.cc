@@ -1,0 +1,91 @@
+#include "ctl/check.h"
+
+#include <iostream>
+#include <utility>
+
+#include <boost/json.hpp>
+
+#include "backend/loader.h"
+#include "base/files.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "config/config.h"
+
+namespace tranche::ctl {
+namespace {
+
+namespace json = boost::json;
+
+constexpr std::size_t kMaxConfigurationBytes = 1024 * 1024;
+
+json::value EncodeOutcome(const std::string& path, const config::ParseOutcome& outcome) {
+  json::array errors;
+  for (const config::ParseError& error : outcome.errors) {
+    errors.push_back(json::object{{"line", error.line}, {"path", error.path}, {"message", error.message}});
+  }
+  return json::object{{"file", path}, {"valid", outcome.errors.empty()}, {"errors", std::move(errors)}};
+}
+
+json::value EncodeInspection(const std::string& path, const backend::Inspection& inspection) {
+  json::array passed, functions;
+  for (const auto& [stage, found] : inspection.passed) passed.push_back(json::object{{"stage", backend::StageName(stage)}, {"found", found}});
+  for (const std::string& function : inspection.functions) functions.emplace_back(function);
+  json::object value{{"file", path}, {"accepted", inspection.status.ok()}, {"passed", std::move(passed)}, {"functions", std::move(functions)}};
+  if (inspection.manifest.has_value()) {
+    const backend::Manifest& manifest = *inspection.manifest;
+    value["manifest"] = json::object{{"name", manifest.name},       {"version", manifest.version}, {"library", manifest.library},
+                                     {"abi", Cat(manifest.abi_major, ".", manifest.abi_minor)},    {"arch", manifest.arch},
+                                     {"sha256", manifest.sha256},   {"licence", manifest.licence}};
+  }
+  if (!inspection.status.ok()) {
+    const std::optional<backend::Stage> stage = backend::StageOf(inspection.status);
+    value["refusal"] = json::object{{"stage", stage.has_value() ? backend::StageName(*stage) : std::string_view("")},
+                                    {"code", CodeName(inspection.status.code())},
+                                    {"message", View(inspection.status.message())}};
+  }
+  return value;
+}
+
+void PrintInspection(const backend::Inspection& inspection) {
+  Table table({"STAGE", "RESULT"});
+  for (const auto& [stage, found] : inspection.passed) table.Add({std::string(backend::StageName(stage)), found});
+  if (!inspection.status.ok()) {
+    const std::optional<backend::Stage> stage = backend::StageOf(inspection.status);
+    table.Add({stage.has_value() ? std::string(backend::StageName(*stage)) : "", Cat("REFUSED: ", View(inspection.status.message()))});
+  }
+  std::cout << table.Text();
+  if (inspection.functions.empty()) return;
+  std::cout << "functions:";
+  for (const std::string& function : inspection.functions) std::cout << " " << function;
+  std::cout << "\n";
+}
+
+}  // namespace
+
+int CheckConfiguration(const std::string& path, Format format) {
+  const absl::StatusOr<std::string> text = ReadFile(path, kMaxConfigurationBytes);
+  if (!text.ok()) return Fail(text.status());
+  const config::ParseOutcome outcome = config::ParseConfigurationDetailed(*text);
+  if (format == Format::kJson) {
+    PrintJson(EncodeOutcome(path, outcome));
+    return outcome.errors.empty() ? kSuccess : kFailure;
+  }
+  for (const config::ParseError& error : outcome.errors) {
+    std::cerr << path << ":" << error.line << ": " << error.path << ": " << error.message << "\n";
+  }
+  if (!outcome.errors.empty()) return kFailure;
+  std::cout << path << ": valid, " << outcome.configuration->backends.size() << " backends, " << outcome.configuration->drivers.size() << " drivers\n";
+  return kSuccess;
+}
+
+int InspectBackend(const std::string& path, Format format) {
+  const backend::Inspection inspection = backend::Inspect(path);
+  if (format == Format::kJson) {
+    PrintJson(EncodeInspection(path, inspection));
+  } else {
+    PrintInspection(inspection);
+  }
+  return inspection.status.ok() ? kSuccess : kFailure;
+}
+
+}  // namespace tranche::ctl

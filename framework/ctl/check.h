@@ -1,0 +1,15 @@
+// check CONFIG and backend inspect FILE: what can be said of a file without a host. Each prints and returns the exit code.
+#pragma once
+
+#include <string>
+
+#include "ctl/output.h"
+
+namespace tranche::ctl {
+
+// kFailure with every error and its line when the file would be refused.
+int CheckConfiguration(const std::string& path, Format format);
+// The stages of the loader and what each found. Opens the library, so its constructors run. kFailure when it would be refused.
+int InspectBackend(const std::string& path, Format format);
+
+}  // namespace tranche::ctl

@@ -1,0 +1,136 @@
+// tranchectl: the operator's view of a host, and local mode's hands. Command line only; the commands are in show.h, check.h, local_commands.h, prove.h.
+#include <csignal>
+#include <functional>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "ctl/check.h"
+#include "ctl/local_commands.h"
+#include "ctl/prove.h"
+#include "ctl/show.h"
+
+namespace tranche::ctl {
+namespace {
+
+constexpr char kVersion[] = "0.1.0";
+
+// Where the command line puts its values, and what runs after it was read.
+struct Request {
+  Target target;
+  Format format = Format::kTable;
+  Filter filter;
+  ProveOptions prove;
+  std::string file, backend, claim, netns;
+  std::vector<std::string> files, claims;
+  std::function<int()> command;
+};
+
+void AddShow(CLI::App& app, Request& request) {
+  const auto show = [&](const char* name, const char* what, auto run) {
+    CLI::App* command = app.add_subcommand(name, what);
+    command->callback([&request, run] { request.command = [&request, run] { return run(request); }; });
+    return command;
+  };
+  const auto filter = [&](CLI::App* command) {
+    command->add_option("--claim", request.filter.claim, "only this claim: UID, NAME or NAMESPACE/NAME");
+    command->add_option("--tenant", request.filter.tenant, "only this namespace");
+    return command;
+  };
+  show("status", "host, configuration, backends and drivers", [](Request& r) { return ShowStatus(r.target, r.format); });
+  show("devices", "published devices: capacity, reserve, allocated, free; and what is withheld and why",
+       [](Request& r) { return ShowDevices(r.target, r.format); });
+  filter(show("claims", "claims that this node holds", [](Request& r) { return ShowClaims(r.target, r.format, r.filter); }));
+  CLI::App* shares = filter(show("shares", "shares and the limits in force", [](Request& r) { return ShowShares(r.target, r.format, r.filter); }));
+  shares->add_flag("!--no-verify", request.filter.verify, "show what was stored instead of asking the backend now");
+  CLI::App* audit = filter(show("audit", "who got, lost or was refused which capacity", [](Request& r) { return ShowAudit(r.target, r.format, r.filter); }));
+  audit->add_option("--after", request.filter.after, "only records with a higher id")->check(CLI::NonNegativeNumber);
+  audit->add_option("--limit", request.filter.limit, "at most so many records [1000]")->check(CLI::Range(1, 10000));
+  CLI::App* reconcile = show("reconcile", "compare state, kernel and files now", [](Request& r) { return ShowReconcile(r.target, r.format, r.backend); });
+  reconcile->add_option("--backend", request.backend, "only this backend");
+  CLI::App* explain = show("explain", "why a claim does not fit", [](Request& r) { return Explain(r.target, r.format, r.claim); });
+  explain->add_option("claim", request.claim, "NAMESPACE/NAME")->required();
+}
+
+void AddFiles(CLI::App& app, Request& request) {
+  CLI::App* check = app.add_subcommand("check", "errors of a configuration file, with their lines");
+  check->add_option("file", request.file, "configuration file")->required();
+  check->callback([&request] { request.command = [&request] { return CheckConfiguration(request.file, request.format); }; });
+  CLI::App* backend = app.add_subcommand("backend", "backend libraries")->require_subcommand(1);
+  CLI::App* inspect = backend->add_subcommand("inspect", "what the loader finds in a library (its constructors run)");
+  inspect->add_option("file", request.file, "library or manifest")->required();
+  inspect->callback([&request] { request.command = [&request] { return InspectBackend(request.file, request.format); }; });
+}
+
+void AddLocal(CLI::App& app, Request& request) {
+  CLI::App* local = app.add_subcommand("local", "API server, scheduler, kubelet and runtime of a local directory")->require_subcommand(1);
+  CLI::App* apply = local->add_subcommand("apply", "create the claims of manifests");
+  apply->add_option("-f,--filename", request.files, "manifest; - is standard input")->required();
+  apply->callback([&request] { request.command = [&request] { return LocalApply(request.target, request.format, request.files); }; });
+  const auto claims = [&](const char* name, const char* what, int (*run)(const Target&, Format, const std::vector<std::string>&)) {
+    CLI::App* command = local->add_subcommand(name, what);
+    command->add_option("claims", request.claims, "NAMESPACE/NAME ...")->required();
+    command->callback([&request, run] { request.command = [&request, run] { return run(request.target, request.format, request.claims); }; });
+  };
+  claims("allocate", "choose devices, as the scheduler does", LocalAllocate);
+  claims("prepare", "call the drivers, as the kubelet does", LocalPrepare);
+  claims("unprepare", "call the drivers, as the kubelet does", LocalUnprepare);
+  claims("delete", "release and remove", LocalDelete);
+  CLI::App* attach = local->add_subcommand("attach", "run the claim's hooks for a network namespace, as a runtime does");
+  attach->add_option("claim", request.claim, "NAMESPACE/NAME")->required();
+  attach->add_option("--netns", request.netns, "name under /run/netns, path, or process id")->required();
+  attach->callback([&request] { request.command = [&request] { return LocalAttach(request.target, request.format, request.claim, request.netns); }; });
+  CLI::App* list = local->add_subcommand("list", "claims of the directory");
+  list->callback([&request] { request.command = [&request] { return LocalList(request.target, request.format); }; });
+}
+
+void AddProve(CLI::App& app, Request& request) {
+  CLI::App* prove = app.add_subcommand("prove", "load every share and compare with its limit (needs root and iperf3)");
+  prove->add_option("--pod", request.prove.pods, "where a claim's pod is: NAMESPACE/CLAIM=NETNS[,INTERFACE]; repeat")->required();
+  prove->add_option("--peer-netns", request.prove.peer_namespace, "network namespace of the peer behind the uplink");
+  prove->add_option("--peer-address", request.prove.peer_address, "address of the peer")->required();
+  prove->add_option("--host-netns", request.prove.host_namespace, "network namespace of the host's uplink [this one]");
+  prove->add_option("--seconds", request.prove.seconds, "length of each measurement [5]")->check(CLI::Range(0.5, 600.0));
+  prove->add_flag("!--no-latency", request.prove.latency, "do not measure what neighbours notice");
+  prove->callback([&request] { request.command = [&request] { return Prove(request.target, request.format, request.prove); }; });
+}
+
+int Main(int argc, char** argv) {
+  Request request;
+  request.filter.verify = true;
+  CLI::App app("Looks at a Tranche node host, explains and proves; drives local mode", "tranchectl");
+  app.require_subcommand(1);
+  app.fallthrough();  // global options may follow the command
+  std::string format = "table";
+  app.add_option("-o,--output", format, "table | json [table]")->check(CLI::IsMember({"table", "json"}));
+  app.add_option("--socket", request.target.socket, "the host's admin socket [/run/tranche/admin.sock, or in DIR]");
+  app.add_option("--dir", request.target.directory, "directory of local mode")->envname("TRANCHE_LOCAL");
+  AddShow(app, request);
+  AddFiles(app, request);
+  AddLocal(app, request);
+  AddProve(app, request);
+  CLI::App* version = app.add_subcommand("version", "version of this program");
+  version->callback([&request] {
+    request.command = [] {
+      std::cout << "tranchectl " << kVersion << "\n";
+      return kSuccess;
+    };
+  });
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kSuccess : kUsage;
+  }
+  request.format = format == "json" ? Format::kJson : Format::kTable;
+  return request.command();
+}
+
+}  // namespace
+}  // namespace tranche::ctl
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);
+  return tranche::ctl::Main(argc, argv);
+}

@@ -1,0 +1,385 @@
+#include "host/host.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/files.h"
+#include "base/ids.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "config/config.h"
+#include "host/methods.h"
+#include "telemetry/log.h"
+
+namespace tranche::host {
+namespace {
+
+constexpr std::chrono::seconds kReconcileDeadline{30};
+constexpr std::chrono::seconds kDiscoverDeadline{20};
+constexpr std::chrono::seconds kPollInterval{5};
+constexpr std::chrono::seconds kServerRetry{5};
+constexpr std::chrono::milliseconds kLostShareRetry{1000};
+constexpr int kLostShareAttempts = 5;
+constexpr std::size_t kMaxConfigurationBytes = 1024 * 1024;
+
+std::string VersionOf(const std::string& text) { return Cat("sha256:", Sha256Hex(text)); }
+
+std::set<std::string> DriverNames(const config::HostConfiguration& configuration) {
+  std::set<std::string> names;
+  for (const config::DriverConfiguration& driver : configuration.drivers) names.insert(driver.name);
+  return names;
+}
+
+}  // namespace
+
+Host::Host(Options options)
+    : options_(std::move(options)), inventory_(options_.node_name, [this] {
+        return claims_ == nullptr ? std::vector<inventory::HeldOffer>() : claims_->HeldOffers();
+      }) {
+  configuration_status_.file = options_.config;
+}
+
+absl::StatusOr<std::unique_ptr<Host>> Host::Start(Options options) {
+  TRANCHE_RETURN_IF_ERROR(SetLogLevel(options.log_level));
+  std::unique_ptr<Host> host(new Host(std::move(options)));
+  TRANCHE_RETURN_IF_ERROR(host->Initialise());
+  return host;
+}
+
+absl::Status Host::Initialise() {
+  // Before anything is touched: a wrong file must leave no trace.
+  TRANCHE_ASSIGN_OR_RETURN(const std::string text, ReadConfigurationText());
+  TRANCHE_RETURN_IF_ERROR(config::ParseConfiguration(text, options_.config).status());
+  TRANCHE_RETURN_IF_ERROR(OpenState());
+  TRANCHE_RETURN_IF_ERROR(Apply(text));
+  RecordApplied(VersionOf(text));
+  if (const auto repairs = Reconcile(""); !repairs.ok()) {
+    LogWarning("not everything could be compared with the kernel at start; it is tried again", {{"reason", std::string(repairs.status().message())}});
+  }
+  return StartServing();
+}
+
+absl::Status Host::OpenState() {
+  TRANCHE_ASSIGN_OR_RETURN(directory_, local::Directory::Open(options_.local));
+  for (const std::string& path : {options_.state_directory, options_.state_directory + "/backends", options_.runtime_directory,
+                                  options_.runtime_directory + "/backends", options_.plugin_directory, options_.registry_directory,
+                                  options_.cdi_directory}) {
+    TRANCHE_RETURN_IF_ERROR(MakeDirectories(path, 0750));
+  }
+  const std::string database = options_.state_directory + "/tranche.db";
+  TRANCHE_ASSIGN_OR_RETURN(lock_, HostLock::Acquire(database + ".host"));
+  TRANCHE_ASSIGN_OR_RETURN(store_, store::Store::Open(database, store::OpenMode::kReadWrite));
+  reader_ = std::make_unique<local::LocalClaimReader>(*directory_);
+  pool_ = std::make_unique<BackendPool>(BackendPool::Options{.backend_directory = options_.backend_directory,
+                                                             .runtime_directory = options_.runtime_directory + "/backends",
+                                                             .saved_directory = options_.state_directory + "/backends",
+                                                             .events = [this](const std::string& name) { return EventsOf(name); }});
+  claims_ = std::make_unique<claims::Claims>(claims::Dependencies{.store = *store_,
+                                                                  .inventory = inventory_,
+                                                                  .reader = *reader_,
+                                                                  .backend = [this](const std::string& name) { return pool_->Find(name); },
+                                                                  .cdi_directory = options_.cdi_directory,
+                                                                  .sole_host = [this] { return lock_->Alone(); }});
+  inventory_.OnChange([this] { Publish(); });
+  return absl::OkStatus();
+}
+
+absl::Status Host::StartServing() {
+  const std::set<std::string> configured = DriverNames(inventory_.Current()->configuration);
+  TRANCHE_RETURN_IF_ERROR(UpdateServers(configured, ReadInUse().drivers));
+  const std::string socket = options_.instance.empty() ? "admin.sock" : Cat("admin-", options_.instance, ".sock");
+  TRANCHE_ASSIGN_OR_RETURN(admin_, admin::AdminServer::Start({.path = Cat(options_.runtime_directory, "/", socket), .methods = MakeMethods(*this)}));
+  watcher_ = std::make_unique<ConfigWatcher>(options_.config, kPollInterval, [this] { changes_.Post("configuration", [this] { Reload(false); }); });
+  // A change between the first read and the watch.
+  changes_.Post("configuration", [this] { Reload(false); });
+  PostRetry();
+  PostPeriodicReconcile();
+  LogInfo("serving", {{"node", options_.node_name}, {"drivers", Cat(configured.size())}, {"devices", Cat(inventory_.Current()->devices.size())}});
+  return absl::OkStatus();
+}
+
+Host::~Host() {
+  watcher_.reset();
+  std::map<std::string, Driver> drivers;
+  {
+    const std::lock_guard lock(mutex_);
+    drivers.swap(drivers_);
+  }
+  drivers.clear();  // registration goes, calls in flight end
+  admin_.reset();
+  changes_.Stop();
+  events_.Stop();
+  claims_.reset();
+  pool_.reset();
+}
+
+// ---- Configuration
+
+absl::StatusOr<std::string> Host::ReadConfigurationText() const {
+  absl::StatusOr<std::string> text = ReadFile(options_.config, kMaxConfigurationBytes);
+  if (text.ok()) return text;
+  return absl::InvalidArgumentError(Cat("the configuration cannot be read: ", View(text.status().message())));
+}
+
+absl::Status Host::Apply(const std::string& text) {
+  TRANCHE_ASSIGN_OR_RETURN(const config::HostConfiguration configuration, config::ParseConfiguration(text, options_.config));
+  const InUse in_use = ReadInUse();
+  TRANCHE_ASSIGN_OR_RETURN(const std::vector<std::string> fresh, pool_->Configure(configuration.backends, in_use.backends));
+  inventory_.SetConfiguration(configuration);
+  for (const std::string& backend : pool_->Serving()) Discover(backend);
+  for (const std::string& backend : fresh) PostReconcile(backend, std::chrono::milliseconds(0), 1);
+  return absl::OkStatus();
+}
+
+void Host::Reload(bool again) {
+  absl::StatusOr<std::string> text = ReadConfigurationText();
+  // A file that cannot be read at this moment may be about to be replaced; its absence is reported like a wrong one.
+  const std::string version = text.ok() ? VersionOf(*text) : Cat("unreadable: ", View(text.status().message()));
+  {
+    const std::lock_guard lock(mutex_);
+    if (version == configuration_status_.version) {
+      configuration_status_.last_error.clear();
+      refused_version_.clear();
+      return;
+    }
+    if (version == refused_version_ && !again) return;
+  }
+  absl::Status applied = text.status();
+  if (applied.ok()) applied = Apply(*text);
+  if (!applied.ok()) {
+    RecordRefused(version, applied);
+    return;
+  }
+  RecordApplied(version);
+  const absl::Status served = UpdateServers(DriverNames(inventory_.Current()->configuration), ReadInUse().drivers);
+  if (!served.ok()) LogError("not every driver serves; it is tried again", {{"reason", std::string(served.message())}});
+  PostRetry();
+}
+
+void Host::RequestReload() {
+  changes_.Post("configuration", [this] { Reload(true); });
+}
+
+void Host::RecordApplied(const std::string& version) {
+  {
+    const std::lock_guard lock(mutex_);
+    configuration_status_.version = version;
+    configuration_status_.loaded_at = std::chrono::system_clock::now();
+    configuration_status_.last_error.clear();
+    configuration_status_.last_error_at.reset();
+    refused_version_.clear();
+  }
+  LogInfo("configuration in force", {{"version", version}});
+  AuditConfiguration(version, absl::OkStatus());
+}
+
+void Host::RecordRefused(const std::string& version, const absl::Status& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    configuration_status_.last_error = std::string(why.message());
+    configuration_status_.last_error_at = std::chrono::system_clock::now();
+    refused_version_ = version;
+  }
+  LogError("configuration refused; the old one stays in force", {{"file", options_.config}, {"reason", std::string(why.message())}});
+  AuditConfiguration(version, why);
+}
+
+void Host::AuditConfiguration(const std::string& version, const absl::Status& outcome) {
+  AuditRecord record;
+  record.at = std::chrono::system_clock::now();
+  record.actor = "configuration";
+  record.action = "apply-configuration";
+  record.capacity = "{}";
+  record.policy_version = version;
+  record.outcome = CodeName(outcome.code());
+  record.message = std::string(outcome.message());
+  const absl::Status written = store_->Write([&](store::Transaction& transaction) { return transaction.AppendAudit(record); });
+  if (!written.ok()) LogError("an audit record was not written", {{"action", record.action}, {"reason", std::string(written.message())}});
+}
+
+ConfigurationStatus Host::configuration() const {
+  const std::lock_guard lock(mutex_);
+  return configuration_status_;
+}
+
+// ---- Backends
+
+backend::Events Host::EventsOf(const std::string& backend) {
+  return {.devices_changed = [this, backend] { events_.Post(Cat("discover/", backend), [this, backend] { Discover(backend); }); },
+          .share_lost =
+              [this, backend](const ShareKey& key) {
+                LogWarning("a share vanished from the kernel; it is compared and made again", {{"backend", backend}, {"share", Describe(key)}});
+                PostReconcile(backend, std::chrono::milliseconds(0), 1);
+              },
+          .health = [backend](const std::string& json) { LogInfo("health verdict", {{"backend", backend}, {"verdict", json}}); }};
+}
+
+void Host::Discover(const std::string& backend) {
+  absl::StatusOr<std::vector<PhysicalDevice>> devices = pool_->Discover(backend, DeadlineIn(kDiscoverDeadline));
+  if (devices.ok()) {
+    inventory_.SetDiscovered(backend, *std::move(devices));
+    return;
+  }
+  if (absl::IsNotFound(devices.status()) && pool_->Find(backend) == nullptr) return;  // it was removed meanwhile
+  LogError("devices could not be discovered; what was known stays", {{"backend", backend}, {"reason", std::string(devices.status().message())}});
+  events_.Post(Cat("discover/", backend), [this, backend] { Discover(backend); }, kServerRetry);
+}
+
+void Host::PostRetry() {
+  const std::optional<std::chrono::milliseconds> until = pool_->UntilRetry();
+  if (!until.has_value()) return;
+  changes_.Post("retry", [this] {
+    for (const std::string& backend : pool_->Retry()) {
+      Discover(backend);
+      PostReconcile(backend, std::chrono::milliseconds(0), 1);
+    }
+    PostRetry();
+  }, *until);
+}
+
+absl::StatusOr<std::vector<claims::Repair>> Host::Reconcile(const std::string& backend) {
+  absl::StatusOr<std::vector<claims::Repair>> repairs = [&] {
+    const HostLock::Scope scope(*lock_);
+    return claims_->Reconcile(backend, DeadlineIn(kReconcileDeadline));
+  }();
+  const std::lock_guard lock(mutex_);
+  reconcile_status_.last_at = std::chrono::system_clock::now();
+  reconcile_status_.problem = repairs.status();
+  if (!repairs.ok()) return repairs;
+  for (const claims::Repair& repair : *repairs) {
+    ++reconcile_status_.repairs[repair.what];
+    LogInfo("repaired", {{"what", repair.what}, {"share", Describe(repair.key)}, {"detail", repair.detail}});
+  }
+  return repairs;
+}
+
+void Host::PostReconcile(const std::string& backend, std::chrono::milliseconds delay, int attempt) {
+  events_.Post(Cat("reconcile/", backend), [this, backend, attempt] {
+    const auto repairs = Reconcile(backend);
+    if (repairs.ok()) return;
+    LogWarning("comparing with the kernel did not end", {{"backend", backend}, {"reason", std::string(repairs.status().message())}});
+    if (attempt < kLostShareAttempts) PostReconcile(backend, kLostShareRetry, attempt + 1);
+  }, delay);
+}
+
+void Host::PostPeriodicReconcile() {
+  events_.Post("periodic", [this] {
+    if (const auto repairs = Reconcile(""); !repairs.ok()) {
+      LogWarning("not everything could be compared with the kernel", {{"reason", std::string(repairs.status().message())}});
+    }
+    changes_.Post("release", [this] { ReleaseUnused(); });
+    PostPeriodicReconcile();
+  }, options_.reconcile_interval);
+}
+
+ReconcileStatus Host::reconciliation() const {
+  const std::lock_guard lock(mutex_);
+  return reconcile_status_;
+}
+
+// ---- What shares still need
+
+Host::InUse Host::ReadInUse() {
+  InUse in_use;
+  const absl::Status status = store_->Read([&](store::Transaction& transaction) -> absl::Status {
+    TRANCHE_ASSIGN_OR_RETURN(const std::vector<store::OfferInUse> offers, transaction.OffersInUse());
+    for (const store::OfferInUse& offer : offers) in_use.backends.insert(offer.backend);
+    TRANCHE_ASSIGN_OR_RETURN(const std::vector<store::ClaimRow> claims, transaction.Claims());
+    for (const store::ClaimRow& claim : claims) in_use.drivers.insert(claim.driver);
+    return absl::OkStatus();
+  });
+  if (status.ok()) return in_use;
+  // Nothing may be let go of on the word of a store that cannot be read.
+  LogError("what is in use could not be read", {{"reason", std::string(status.message())}});
+  for (const BackendStatus& backend : pool_->Statuses()) in_use.backends.insert(backend.name);
+  for (const DriverStatus& driver : drivers()) in_use.drivers.insert(driver.name);
+  return in_use;
+}
+
+void Host::ReleaseUnused() {
+  const InUse in_use = ReadInUse();
+  pool_->ReleaseUnused(in_use.backends);
+  UpdateServers(DriverNames(inventory_.Current()->configuration), in_use.drivers).IgnoreError();  // in `status`, and posted again
+}
+
+// ---- Drivers
+
+absl::StatusOr<std::unique_ptr<dra::DraServer>> Host::StartServer(const std::string& driver) {
+  dra::Handler handler;
+  handler.prepare = [this](const std::string& name, const std::vector<ClaimReference>& claims, Deadline deadline) {
+    return claims_->Prepare(name, claims, deadline);
+  };
+  handler.unprepare = [this](const std::string& name, const std::vector<ClaimReference>& claims, Deadline deadline) {
+    claims::UnprepareAnswers answers = claims_->Unprepare(name, claims, deadline);
+    if (pool_->HasRetained() || !DriverNames(inventory_.Current()->configuration).contains(name)) {
+      changes_.Post("release", [this] { ReleaseUnused(); });
+    }
+    return answers;
+  };
+  dra::ServerOptions options;
+  options.driver = driver;
+  options.plugin_directory = options_.plugin_directory;
+  options.registry_directory = options_.registry_directory;
+  options.instance = options_.instance;
+  options.handler = std::move(handler);
+  return dra::DraServer::Start(std::move(options));
+}
+
+absl::Status Host::UpdateServers(const std::set<std::string>& configured, const std::set<std::string>& in_use) {
+  std::set<std::string> wanted = configured;
+  wanted.insert(in_use.begin(), in_use.end());
+  std::vector<Driver> ended;  // shut down outside the lock: calls in flight may want it
+  std::set<std::string> missing;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto driver = drivers_.begin(); driver != drivers_.end();) {
+      if (wanted.contains(driver->first)) {
+        driver->second.configured = configured.contains(driver->first);
+        ++driver;
+        continue;
+      }
+      ended.push_back(std::move(driver->second));
+      driver = drivers_.erase(driver);
+    }
+    for (const std::string& name : wanted) {
+      if (!drivers_.contains(name) || drivers_[name].server == nullptr) missing.insert(name);
+    }
+  }
+  absl::Status first_problem;
+  for (const std::string& name : missing) {
+    absl::StatusOr<std::unique_ptr<dra::DraServer>> server = StartServer(name);
+    Driver driver{.server = nullptr, .configured = configured.contains(name), .problem = server.status()};
+    if (server.ok()) driver.server = *std::move(server);
+    if (first_problem.ok()) first_problem = Annotate(driver.problem, Cat("driver ", name));
+    const std::lock_guard lock(mutex_);
+    drivers_.insert_or_assign(name, std::move(driver));
+  }
+  if (!first_problem.ok()) changes_.Post("release", [this] { ReleaseUnused(); }, kServerRetry);
+  return first_problem;
+}
+
+std::vector<DriverStatus> Host::drivers() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<DriverStatus> statuses;
+  for (const auto& [name, driver] : drivers_) {
+    DriverStatus status{.name = name, .service_socket = {}, .registration_socket = {}, .configured = driver.configured, .problem = driver.problem};
+    if (driver.server != nullptr) {
+      status.service_socket = driver.server->service_socket();
+      status.registration_socket = driver.server->registration_socket();
+    }
+    statuses.push_back(std::move(status));
+  }
+  return statuses;
+}
+
+void Host::Publish() {
+  const std::lock_guard lock(publish_mutex_);
+  const std::shared_ptr<const inventory::Snapshot> snapshot = inventory_.Current();
+  absl::Status published = directory_->PublishSlices(*snapshot);
+  if (published.ok()) published = directory_->PublishClasses(snapshot->configuration);
+  if (!published.ok()) LogError("what this node has could not be published", {{"reason", std::string(published.message())}});
+}
+
+}  // namespace tranche::host

@@ -1,0 +1,90 @@
+#include "host/options.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+#include <iostream>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "base/ids.h"
+
+namespace tranche::host {
+namespace {
+
+constexpr int kUsageError = 2;
+
+std::string HostName() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "node";
+  return ToDnsLabel(name.data());
+}
+
+std::string Absolute(const std::string& path) {
+  std::error_code ignored;
+  std::filesystem::path absolute = std::filesystem::absolute(path, ignored).lexically_normal();
+  if (!absolute.has_filename() && absolute.has_parent_path()) absolute = absolute.parent_path();
+  return absolute;
+}
+
+void Default(std::string& path, const std::string& otherwise) { path = path.empty() ? otherwise : Absolute(path); }
+
+void ApplyLocalDefaults(Options& options) {
+  options.local = Absolute(options.local);
+  Default(options.config, options.local + "/host.yaml");
+  Default(options.backend_directory, options.local + "/backends");
+  Default(options.state_directory, options.local + "/state");
+  Default(options.cdi_directory, options.local + "/cdi");
+  Default(options.plugin_directory, options.local + "/plugins");
+  Default(options.registry_directory, options.local + "/plugins_registry");
+  Default(options.runtime_directory, options.local + "/run");
+}
+
+int Refuse(const std::string& message) {
+  std::cerr << "tranched: " << message << "\n";
+  return kUsageError;
+}
+
+}  // namespace
+
+ParsedOptions ParseOptions(int argc, char** argv) {
+  Options options;
+  long reconcile_seconds = options.reconcile_interval.count();
+  CLI::App app("Tranche node host: serves vendor backends as Kubernetes DRA drivers", "tranched");
+  app.set_version_flag("--version", std::string(kVersion));
+  app.add_option("--local", options.local, "work without a cluster on this directory")->type_name("DIR");
+  app.add_option("--config", options.config, "configuration file [DIR/host.yaml]")->type_name("FILE");
+  app.add_option("--node-name", options.node_name, "name of this node: the pool's name [host name]");
+  app.add_option("--backend-directory", options.backend_directory, "backends and their manifests [DIR/backends]")->type_name("DIR");
+  app.add_option("--state-directory", options.state_directory, "durable state [DIR/state]")->type_name("DIR");
+  app.add_option("--cdi-directory", options.cdi_directory, "CDI specs [DIR/cdi]")->type_name("DIR");
+  app.add_option("--plugin-directory", options.plugin_directory, "the kubelet's plugins directory [DIR/plugins]")->type_name("DIR");
+  app.add_option("--registry-directory", options.registry_directory, "the kubelet's registration directory [DIR/plugins_registry]")->type_name("DIR");
+  app.add_option("--runtime-directory", options.runtime_directory, "admin socket and backends' lock files [DIR/run]")->type_name("DIR");
+  app.add_option("--log-level", options.log_level, "debug | info | warning | error [info]");
+  app.add_option("--instance", options.instance, "name of this host where several overlap (a pod's UID)");
+  app.add_option("--reconcile-interval", reconcile_seconds, "seconds between two comparisons with the kernel [180]")->check(CLI::Range(1, 86400));
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return {.options = std::nullopt, .exit_code = app.exit(error) == 0 ? 0 : kUsageError};
+  }
+  if (options.local.empty()) {
+    return {.options = std::nullopt,
+            .exit_code = Refuse("this release serves no Kubernetes API server yet; name a directory with --local DIR to work without a cluster")};
+  }
+  if (!options.instance.empty() && !IsDnsLabel(options.instance)) {
+    return {.options = std::nullopt, .exit_code = Refuse("--instance \"" + options.instance + "\" is not a DNS label")};
+  }
+  if (options.node_name.empty()) options.node_name = HostName();
+  if (!IsDnsSubdomain(options.node_name)) {
+    return {.options = std::nullopt, .exit_code = Refuse("--node-name \"" + options.node_name + "\" is not a DNS subdomain")};
+  }
+  options.reconcile_interval = std::chrono::seconds(reconcile_seconds);
+  ApplyLocalDefaults(options);
+  return {.options = std::move(options), .exit_code = 0};
+}
+
+}  // namespace tranche::host
