@@ -109,7 +109,7 @@ int SendFrames(const char* interface, const Frame& frame, int count, std::uint32
 }
 
 // UDP from the pod's own stack to the peer, with a priority where the tenant may set one.
-int SendUdp(int count, std::uint32_t priority, std::uint32_t source) {
+int SendUdp(int count, std::uint32_t priority, std::uint32_t source, unsigned pause_microseconds = 2000) {
   const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return 1;
   if (priority != 0) (void)setsockopt(fd, SOL_SOCKET, SO_PRIORITY, &priority, sizeof priority);
@@ -119,10 +119,10 @@ int SendUdp(int count, std::uint32_t priority, std::uint32_t source) {
   to.sin_addr.s_addr = htonl(kPeer);
   to.sin_port = htons(9);
   if (source != 0 && bind(fd, reinterpret_cast<const sockaddr*>(&from), sizeof from) != 0) return 2;
-  const char text[400] = {};
+  const char text[1200] = {};
   for (int index = 0; index < count; ++index) {
     (void)sendto(fd, text, sizeof text, 0, reinterpret_cast<const sockaddr*>(&to), sizeof to);
-    if (index % 50 == 49) usleep(2000);
+    if (index % 50 == 49) usleep(pause_microseconds);
   }
   close(fd);
   return 0;
@@ -256,7 +256,7 @@ TEST_P(VnicIsolation, AFloodIsDroppedAndChargedToItsOwnClass) {
   const std::uint64_t other = Packets(ClassOf(1));
   const auto flood = [&] {
     int result = 0;
-    for (int round = 0; round < 40 && result == 0; ++round) result = SendUdp(kFrames, ClassOf(1), 0);
+    for (int round = 0; round < 40 && result == 0; ++round) result = SendUdp(kFrames, ClassOf(1), 0, 0);
     return result;
   };
   EXPECT_EQ(AsTenant(Pod(0), GetParam(), flood), 0);
