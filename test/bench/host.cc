@@ -1,0 +1,105 @@
+// tranched under load, through the kubelet's socket.
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include "base/status.h"
+#include "base/text.h"
+#include "bench/bench.h"
+#include "bench/client.h"
+#include "bench/node.h"
+
+namespace tranche::bench {
+namespace {
+
+constexpr auto kIdle = std::chrono::seconds(2);
+constexpr int kInFlight[] = {1, 8, 64};
+constexpr std::size_t kBatch = 100;
+
+using Call = absl::Status (Client::*)(const std::vector<ClaimReference>&) const;
+
+struct Load {
+  std::vector<Microseconds> samples;
+  Microseconds total{};
+};
+
+// One claim per call, `in_flight` calls at a time on one channel, as the kubelet has one.
+absl::StatusOr<Load> Run(const Client& client, Call call, const std::vector<ClaimReference>& claims, int in_flight) {
+  Load load;
+  absl::Status failure;
+  std::mutex mutex;
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < claims.size(); i = next++) {
+      const auto start = std::chrono::steady_clock::now();
+      const absl::Status status = (client.*call)({claims[i]});
+      const Microseconds time = Since(start);
+      const std::lock_guard lock(mutex);
+      load.samples.push_back(time);
+      failure.Update(status);
+      if (!status.ok()) next = claims.size();
+    }
+  };
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < in_flight; ++i) threads.emplace_back(work);
+  for (std::thread& thread : threads) thread.join();
+  load.total = Since(start);
+  if (!failure.ok()) return failure;
+  return load;
+}
+
+double Milliseconds(Microseconds time) { return time.count() / 1000; }
+
+absl::Status MeasureInFlight(const Node& node, const Client& client, int claims, int in_flight, std::vector<Measurement>& report) {
+  TRANCHE_ASSIGN_OR_RETURN(const std::vector<ClaimReference> references, node.WriteClaims(Cat("flight-", in_flight), claims));
+  TRANCHE_ASSIGN_OR_RETURN(Load prepared, Run(client, &Client::Prepare, references, in_flight));
+  TRANCHE_ASSIGN_OR_RETURN(Load unprepared, Run(client, &Client::Unprepare, references, in_flight));
+  report.push_back(Series(Cat("prepare_", in_flight), std::move(prepared.samples)));
+  report.push_back(Series(Cat("unprepare_", in_flight), std::move(unprepared.samples)));
+  return node.RemoveClaims(references);
+}
+
+absl::Status MeasureManyShares(const Node& node, const Client& client, const Sizes& sizes, std::vector<Measurement>& report) {
+  TRANCHE_ASSIGN_OR_RETURN(const std::vector<ClaimReference> references, node.WriteClaims("many", sizes.shares));
+  TRANCHE_ASSIGN_OR_RETURN(Load load, Run(client, &Client::Prepare, references, 1));
+  report.push_back(Series(Cat("prepare_", sizes.shares, "_shares"), std::move(load.samples)));
+  report.push_back(Single(Cat("prepare_", sizes.shares, "_shares_total"), "ms", Milliseconds(load.total), sizes.shares));
+
+  const auto drained_end = references.begin() + sizes.drained;
+  const std::vector<ClaimReference> drained(references.begin(), drained_end);
+  const auto start = std::chrono::steady_clock::now();
+  TRANCHE_RETURN_IF_ERROR(client.Unprepare(drained));
+  report.push_back(Single(Cat("drain_", sizes.drained), "ms", Milliseconds(Since(start)), sizes.drained));
+
+  std::vector<ClaimReference> rest(drained_end, references.end());
+  while (!rest.empty()) {
+    const auto first = rest.end() - static_cast<std::ptrdiff_t>(std::min(rest.size(), kBatch));
+    TRANCHE_RETURN_IF_ERROR(client.Unprepare({first, rest.end()}));
+    rest.erase(first, rest.end());
+  }
+  return node.RemoveClaims(references);
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Measurement>> MeasureHost(const std::string& directory, const Sizes& sizes) {
+  TRANCHE_ASSIGN_OR_RETURN(const std::unique_ptr<Node> node, Node::Start(directory + "/host"));
+  std::vector<Measurement> report = {Single("start_to_serving", "us", node->start_to_serving().count())};
+  std::this_thread::sleep_for(kIdle);
+  TRANCHE_ASSIGN_OR_RETURN(const double resident, node->ResidentKilobytes());
+  report.push_back(Single("rss_idle", "KiB", resident));
+  const Client client(node->service_socket());
+  // The first share makes the uplink's tree, the first call the connection.
+  std::vector<Measurement> warm_up;
+  TRANCHE_RETURN_IF_ERROR(MeasureInFlight(*node, client, 8, 1, warm_up));
+  for (const int in_flight : kInFlight) TRANCHE_RETURN_IF_ERROR(MeasureInFlight(*node, client, sizes.claims, in_flight, report));
+  TRANCHE_RETURN_IF_ERROR(MeasureManyShares(*node, client, sizes, report));
+  TRANCHE_ASSIGN_OR_RETURN(const double loaded, node->ResidentKilobytes());
+  report.push_back(Single("rss_after_load", "KiB", loaded));
+  TRANCHE_RETURN_IF_ERROR(node->Stop());
+  return report;
+}
+
+}  // namespace tranche::bench

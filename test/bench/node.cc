@@ -1,0 +1,145 @@
+#include "bench/node.h"
+
+#include <algorithm>
+#include <csignal>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "base/files.h"
+#include "base/ids.h"
+#include "base/status.h"
+#include "base/text.h"
+
+namespace tranche::bench {
+namespace {
+
+constexpr auto kStartLimit = std::chrono::seconds(60);
+constexpr auto kPollInterval = std::chrono::milliseconds(1);
+constexpr std::size_t kLogBytes = 64 * 1024 * 1024;
+constexpr std::size_t kLogTail = 2000;
+
+std::string HookDirectory() {
+  const std::string hook = test::Binary("vnic-attach");
+  return hook.substr(0, hook.rfind('/') + 1);
+}
+
+std::string HostConfiguration() {
+  return Cat("apiVersion: tranche.dev/v1alpha1\nkind: HostConfiguration\nbackends:\n- name: uplink\n  library: vnic_tc\n  isolation: in-process\n  config: ",
+             BackendConfiguration(), "\n  allowEdits: {hooks: [", HookDirectory(), "]}\ndrivers:\n- name: ", kDriver,
+             "\n  offers:\n  - name: shared\n    backend: uplink\n    mode: share\n    capacity:\n"
+             "      bandwidth: {default: 10M, min: 10M, max: 500M, step: 10M, reserve: 10%}\n"
+             "  classes:\n  - name: vnic-shared\n    offer: shared\n    namespaces: {allow: [bench]}\n");
+}
+
+Claim AllocatedClaim(const std::string& name, const PublishedDevice& device) {
+  Claim claim;
+  claim.namespace_name = "bench";
+  claim.name = name;
+  claim.uid = NewUuid();
+  DeviceRequest request;
+  request.name = "nic";
+  request.device_class = "vnic-shared";
+  request.capacity["bandwidth"] = ShareBandwidth();
+  claim.requests.push_back(request);
+  AllocationResult result;
+  result.request = "nic";
+  result.driver = device.driver;
+  result.pool = device.pool;
+  result.device = device.name;
+  result.share_id = NewUuid();
+  result.consumed_capacity["bandwidth"] = ShareBandwidth();
+  claim.allocation = Allocation{{result}, {}};
+  claim.reserved_for.push_back({"pods", name, NewUuid()});
+  return claim;
+}
+
+}  // namespace
+
+std::string BackendConfiguration() {
+  return Cat("{\"parents\": [{\"interface\": \"", kUplink, "\", \"bandwidth\": \"40G\", \"subnet\": \"10.99.0.0/16\"}], \"attachHook\": \"",
+             test::Binary("vnic-attach"), "\"}");
+}
+
+Quantity ShareBandwidth() { return *Quantity::Parse("10M"); }
+
+absl::StatusOr<std::unique_ptr<Node>> Node::Start(const std::string& path) {
+  TRANCHE_ASSIGN_OR_RETURN(local::Directory directory, local::Directory::Open(path));
+  const std::string configuration = path + "/host.yaml";
+  TRANCHE_RETURN_IF_ERROR(WriteFileAtomically(configuration, HostConfiguration(), 0600, Durability::kVisible));
+  auto node = std::unique_ptr<Node>(new Node(std::move(directory), path + "/tranched.log"));
+  const std::vector<std::string> command = {test::Binary("tranched"), "--local", path, "--config", configuration,
+                                            "--backend-directory", test::BackendDirectory(), "--node-name", "node-1"};
+  const auto started = std::chrono::steady_clock::now();
+  node->process_ = std::make_unique<test::ChildProcess>(command, test::Environment{}, node->log_path_);
+  TRANCHE_RETURN_IF_ERROR(node->WaitUntilServing(started));
+  TRANCHE_RETURN_IF_ERROR(node->FindDevice());
+  return node;
+}
+
+absl::Status Node::WaitUntilServing(std::chrono::steady_clock::time_point started) {
+  const Deadline end = DeadlineIn(kStartLimit);
+  while (!Passed(end)) {
+    const auto plugins = local::FindPlugins(directory_.plugins_registry(), end);
+    if (plugins.ok() && !plugins->empty()) {
+      start_to_serving_ = Since(started);
+      plugin_ = plugins->front();
+      return absl::OkStatus();
+    }
+    if (!process_->Running()) return Failed("tranched ended while it started");
+    std::this_thread::sleep_for(kPollInterval);
+  }
+  return Failed("tranched did not register");
+}
+
+absl::Status Node::FindDevice() {
+  const Deadline end = DeadlineIn(kStartLimit);
+  while (!Passed(end)) {
+    const auto published = directory_.ReadSlices();
+    if (published.ok() && !published->devices.empty()) {
+      device_ = published->devices.front();
+      return absl::OkStatus();
+    }
+    std::this_thread::sleep_for(kPollInterval);
+  }
+  return Failed("tranched published no device");
+}
+
+absl::Status Node::Failed(const std::string& what) const {
+  const std::string log = ReadFile(log_path_, kLogBytes).value_or("");
+  return absl::InternalError(Cat(what, "; the end of its log:\n", log.substr(log.size() - std::min(log.size(), kLogTail))));
+}
+
+absl::StatusOr<double> Node::ResidentKilobytes() const {
+  std::ifstream status("/proc/" + std::to_string(process_->pid()) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind("VmRSS:", 0) != 0) continue;
+    std::istringstream fields(line.substr(6));
+    double kilobytes = 0;
+    if (fields >> kilobytes) return kilobytes;
+  }
+  return Failed("tranched has no VmRSS: it ended");
+}
+
+absl::StatusOr<std::vector<ClaimReference>> Node::WriteClaims(const std::string& prefix, int count) const {
+  std::vector<ClaimReference> references;
+  for (int i = 0; i < count; ++i) {
+    const Claim claim = AllocatedClaim(Cat(prefix, "-", i), device_);
+    TRANCHE_RETURN_IF_ERROR(directory_.WriteClaim(claim));
+    references.push_back({claim.namespace_name, claim.name, claim.uid});
+  }
+  return references;
+}
+
+absl::Status Node::RemoveClaims(const std::vector<ClaimReference>& claims) const {
+  for (const ClaimReference& claim : claims) TRANCHE_RETURN_IF_ERROR(directory_.RemoveClaim(claim.namespace_name, claim.name));
+  return absl::OkStatus();
+}
+
+absl::Status Node::Stop() {
+  process_->Signal(SIGTERM);
+  const int code = process_->Wait();
+  return code == 0 ? absl::OkStatus() : Failed(Cat("tranched ended with exit code ", code));
+}
+
+}  // namespace tranche::bench
