@@ -171,6 +171,10 @@ World::World() : before_(Namespace::Current()), peer_(Namespace::New()) {
   directory_ = name;
   Namespace::New().Enter();
   socket_ = std::make_unique<vnic::Socket>(std::move(*vnic::Socket::Open()));
+  for (const char* scope : {"all", "default"}) {  // neighbour discovery would be counted among the tests' frames
+    vnic::DisableIpv6(scope);
+    peer_.Run([scope] { vnic::DisableIpv6(scope); });
+  }
   EXPECT_TRUE(vnic::CreateVeth(*socket_, {"up0", "wan0", {0x02, 0, 0, 0, 0, 1}, 1500, 0}).ok());
   EXPECT_TRUE(vnic::MoveToNamespace(*socket_, Link("wan0"), open(peer_.Path().c_str(), O_RDONLY | O_CLOEXEC), "wan0").ok());
   EXPECT_TRUE(vnic::SetAdminState(*socket_, Link("up0"), vnic::AdminState::kUp).ok());
