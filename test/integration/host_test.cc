@@ -250,6 +250,56 @@ TEST_F(HostTest, AnInvalidFileAtStartEndsTheProgramWithTheLine) {
   EXPECT_NE(node_->Log().find("colour"), std::string::npos) << node_->Log();
 }
 
+// Another backend, offer, class and driver: nothing of the first file is left in the second.
+std::string OtherConfiguration() {
+  return "apiVersion: tranche.dev/v1alpha1\nkind: HostConfiguration\nbackends:\n"
+         "- name: successor\n  library: null_backend\n  isolation: in-process\n  config: {devices: 2}\n"
+         "drivers:\n- name: successor.tranche.dev\n  offers:\n  - {name: whole, backend: successor, mode: whole}\n"
+         "  classes:\n  - {name: successor, offer: whole}\n";
+}
+
+TEST_F(HostTest, ARemovedBackendStaysLoadedUntilItsLastShareEnds) {
+  ASSERT_TRUE(MakeNode(Configuration({kShared})).Start()) << node_->Log();
+  ASSERT_EQ(Grant("first", "shared", "2Gi").exit_code, 0) << node_->Log();
+  ASSERT_EQ(Grant("second", "shared", "2Gi").exit_code, 0) << node_->Log();
+  node_->WriteConfiguration(OtherConfiguration());
+  const auto state_of_fake = [&] {
+    const json::value status = Ask({"status"});
+    for (const json::value& backend : status.at("backends").as_array()) {
+      if (backend.at("name").as_string() == "fake") return std::string(backend.at("state").as_string());
+    }
+    return std::string("gone");
+  };
+  ASSERT_TRUE(Eventually([&] { return state_of_fake() == "retained"; })) << node_->Log();
+  EXPECT_EQ(Release("first").exit_code, 0) << node_->Log();
+  EXPECT_EQ(SharesInBackend(), 1);
+
+  // The same after a restart: the file knows neither backend nor driver.
+  EXPECT_EQ(node_->Terminate(), 0);
+  ASSERT_TRUE(node_->Start()) << node_->Log();
+  EXPECT_EQ(state_of_fake(), "retained");
+  EXPECT_EQ(SharesInBackend(), 1);
+  const RunResult released = Release("second");
+  EXPECT_EQ(released.exit_code, 0) << released.error << node_->Log();
+  EXPECT_EQ(SharesInBackend(), 0);
+  EXPECT_EQ(CdiFiles(), 0);
+  EXPECT_TRUE(Eventually([&] { return state_of_fake() == "gone" && Ask({"status"}).at("drivers").as_array().size() == 1; })) << node_->Log();
+  EXPECT_EQ(node_->Terminate(), 0);
+}
+
+TEST_F(HostTest, AChangeThatAServingBackendRefusesIsRefusedWhole) {
+  ASSERT_TRUE(MakeNode(Configuration({kShared})).Start()) << node_->Log();
+  std::string failing = Configuration({{"other", "default: 1Gi, min: 1Gi, max: 8Gi, step: 1Gi"}});
+  failing.replace(failing.find("devices: 1"), 10, "devices: 1, failCreate: true");
+  node_->WriteConfiguration(failing);
+  ASSERT_TRUE(ConfigurationError(true)) << node_->Log();
+  const RunResult granted = Grant("nic", "shared", "2Gi");
+  EXPECT_EQ(granted.exit_code, 0) << granted.error << node_->Log();
+  EXPECT_NE(node_->Ctl({"audit"}).output.find("apply-configuration"), std::string::npos);
+  EXPECT_EQ(Release("nic").exit_code, 0);
+  EXPECT_EQ(node_->Terminate(), 0);
+}
+
 // ---- two hosts at once
 
 TEST_F(HostTest, TwoHostsOnOneNodeNeverGrantMoreThanThereIs) {
