@@ -21,15 +21,7 @@ namespace {
 // A file is often written in several steps: one look after they have settled is enough.
 constexpr int kSettleMilliseconds = 30;
 
-struct FileState {
-  bool present = false;
-  ino_t inode = 0;
-  off_t size = 0;
-  std::int64_t seconds = 0, nanoseconds = 0;
-  friend bool operator==(const FileState&, const FileState&) = default;
-};
-
-FileState LookAt(const std::string& path) {
+ConfigWatcher::FileState LookAt(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) return {};
   return {.present = true, .inode = info.st_ino, .size = info.st_size, .seconds = info.st_mtim.tv_sec, .nanoseconds = info.st_mtim.tv_nsec};
@@ -44,7 +36,7 @@ void Drain(int fd) {
 }  // namespace
 
 ConfigWatcher::ConfigWatcher(std::string path, std::chrono::milliseconds poll_interval, std::function<void()> changed)
-    : path_(std::move(path)), poll_interval_(poll_interval), changed_(std::move(changed)) {
+    : path_(std::move(path)), poll_interval_(poll_interval), changed_(std::move(changed)), known_(LookAt(path_)) {
   wake_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   inotify_ = ::inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
   const std::string directory = std::filesystem::path(path_).parent_path();
@@ -64,7 +56,6 @@ ConfigWatcher::~ConfigWatcher() {
 }
 
 void ConfigWatcher::Run() {
-  FileState known = LookAt(path_);
   while (true) {
     std::array<pollfd, 2> polled{pollfd{wake_, POLLIN, 0}, pollfd{inotify_, POLLIN, 0}};
     if (::poll(polled.data(), polled.size(), static_cast<int>(poll_interval_.count())) < 0 && errno != EINTR) return;
@@ -75,8 +66,8 @@ void ConfigWatcher::Run() {
     }
     // Other files of the directory change too: only this one's state counts.
     const FileState now = LookAt(path_);
-    if (now == known) continue;
-    known = now;
+    if (now == known_) continue;
+    known_ = now;
     changed_();
   }
 }
