@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -177,7 +178,7 @@ class MortalStore final : public store::Store {
   absl::Status Write(const std::function<absl::Status(store::Transaction&)>& change) override {
     if (dead) return absl::UnavailableError("the host is dead");
     const bool dies = writes_to_live > 0 && --writes_to_live == 0;
-    dead = dies;
+    if (dies) dead = true;
     if (dies && !commit_last) return absl::UnavailableError("died before the commit");
     const absl::Status status = store_->Write(change);
     return dies ? absl::UnavailableError("died after the commit") : status;
@@ -185,8 +186,8 @@ class MortalStore final : public store::Store {
   absl::Status Read(const std::function<absl::Status(store::Transaction&)>& look) override { return store_->Read(look); }
   absl::StatusOr<std::vector<AuditRecord>> Audit(const store::AuditQuery& query) override { return store_->Audit(query); }
 
-  int writes_to_live = 0;  // 0: for ever
-  bool commit_last = false, dead = false;
+  std::atomic<int> writes_to_live = 0;  // 0: for ever
+  std::atomic<bool> commit_last = false, dead = false;
 
  private:
   std::unique_ptr<store::Store> store_;
