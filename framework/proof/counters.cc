@@ -155,7 +155,8 @@ absl::StatusOr<Sample> CounterReader::Read() {
   }
   if (state_->need_qdiscs) TRANCHE_RETURN_IF_ERROR(Dump(state_->socket.get(), RTM_GETQDISC, 0, entries));
   Sample sample;
-  sample.at = before + (std::chrono::steady_clock::now() - before) / 2;
+  sample.uncertainty = (std::chrono::steady_clock::now() - before) / 2;
+  sample.at = before + sample.uncertainty;
   for (std::size_t i = 0; i < state_->sources.size(); ++i) {
     const auto entry = entries.find({state_->interfaces[i], state_->sources[i].class_id});
     if (entry == entries.end()) return absl::NotFoundError(absl::StrCat(Describe(state_->sources[i]), " is gone"));

@@ -18,9 +18,10 @@ struct Counters {
   friend bool operator==(const Counters&, const Counters&) = default;
 };
 
-// All values were read within one moment; `at` is the middle of it.
+// All values were read between `at` − `uncertainty` and `at` + `uncertainty`.
 struct Sample {
   std::chrono::steady_clock::time_point at{};
+  std::chrono::steady_clock::duration uncertainty{};
   std::vector<Counters> values;        // in the order of the sources
 };
 

@@ -47,6 +47,7 @@ struct Measurement {
   double percent_of_limit = 0;            // mean of the steady window
   double worst_window_percent = 0;        // highest 100 ms
   std::uint64_t bytes = 0, drops = 0, overlimits = 0, backlog_max = 0;
+  int attempt = 1;                        // 2: measured again, see Plan::repeat_below
 };
 
 struct PhaseOptions {
@@ -84,6 +85,9 @@ struct Plan {
   bool alone = true, together = true;
   std::vector<Traffic> traffics = {Traffic::kTcp, Traffic::kUdp};
   std::vector<Direction> directions = {Direction::kUp, Direction::kDown};
+  // A phase in which a share stayed below the lower bound is measured once more: too little traffic on a busy machine says nothing of a limit. Never
+  // repeated because of too much.
+  bool repeat_below = true;
   std::size_t neighbour_rounds = 3;       // 0: no latency
   std::chrono::milliseconds neighbour_duration{1500};
 };

@@ -94,10 +94,12 @@ std::uint64_t DropsOf(const Proof& proof, std::size_t share) {
 json::value EncodeShareResult(const Network& network, const Proof& proof, std::size_t index) {
   const Share& share = network.shares.at(index);
   json::object percent, worst;
+  json::array measured_twice;
   for (const Measurement& item : proof.measurements) {
     if (item.share != index) continue;
     percent[KeyOf(item)] = Rounded(item.percent_of_limit, 100);
     worst[KeyOf(item)] = Rounded(item.worst_window_percent, 100);
+    if (item.attempt > 1) measured_twice.emplace_back(KeyOf(item));
   }
   json::object result{{"share", share.share_id},
                       {"claim", share.claim},
@@ -107,6 +109,7 @@ json::value EncodeShareResult(const Network& network, const Proof& proof, std::s
                       {"limitInForce", share.limit_bits_per_second},
                       {"percentOfLimit", std::move(percent)},
                       {"worstWindowPercent", std::move(worst)},
+                      {"measuredTwice", std::move(measured_twice)},
                       {"drops", DropsOf(proof, index)},
                       {"p99_ms", nullptr}};
   if (const Neighbour* neighbour = FindNeighbour(proof, index)) {

@@ -11,6 +11,9 @@ namespace {
 
 double Seconds(SteadyTime::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
+// A reading during which this thread lost the processor has no time stamp worth the name.
+constexpr std::chrono::milliseconds kMaxUncertainty(1);
+
 // A late sample only blurs the windows, so a refusal (no CAP_SYS_NICE) is ignored.
 void PreferThisThread() {
   sched_param parameter{};
@@ -67,7 +70,7 @@ void Sampler::Loop() {
       status_ = sample.status();
       return;
     }
-    samples_.push_back(*std::move(sample));
+    if (sample->uncertainty <= kMaxUncertainty) samples_.push_back(*std::move(sample));
   }
 }
 
