@@ -3,6 +3,7 @@
 // retry must end as if nothing had happened.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -155,7 +156,14 @@ class KillTest : public ::testing::Test {
   }
 
   // What start-up left must agree with itself, whichever way it decided: a share is in the store, the kernel and the files, or in none.
+  // The comparison at start may still be at work when the admin socket answers.
   void ExpectConsistent(const std::string& where) {
+    Eventually([&] {
+      const DurableState now = ReadStore();
+      const int shares = static_cast<int>(now.shares.size());
+      const bool settled = std::all_of(now.shares.begin(), now.shares.end(), [](const auto& share) { return share.state == store::ShareState::kApplied; });
+      return settled && ReadKernelState().share_links == shares && ReadKernelState().classes == shares && CdiFiles() == shares;
+    });
     const DurableState state = ReadStore();
     const KernelState kernel = ReadKernelState();
     const int shares = static_cast<int>(state.shares.size());
