@@ -1,6 +1,7 @@
 // tranched under load, through the kubelet's socket.
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <mutex>
 #include <thread>
 
@@ -8,13 +9,14 @@
 #include "base/text.h"
 #include "bench/bench.h"
 #include "bench/client.h"
+#include "bench/floor.h"
 #include "bench/node.h"
 
 namespace tranche::bench {
 namespace {
 
 constexpr auto kIdle = std::chrono::seconds(2);
-constexpr int kInFlight[] = {1, 8, 64};
+constexpr int kInFlight[] = {8, 64};  // after one at a time
 constexpr std::size_t kBatch = 100;
 
 using Call = absl::Status (Client::*)(const std::vector<ClaimReference>&) const;
@@ -48,6 +50,31 @@ absl::StatusOr<Load> Run(const Client& client, Call call, const std::vector<Clai
   load.total = Since(start);
   if (!failure.ok()) return failure;
   return load;
+}
+
+absl::Status AddSample(std::vector<Microseconds>& samples, const std::function<absl::Status()>& operation) {
+  const auto start = std::chrono::steady_clock::now();
+  const absl::Status status = operation();
+  samples.push_back(Since(start));
+  return status;
+}
+
+// Each prepare right after one of each floor: what disturbs the machine disturbs them alike.
+absl::Status MeasureInTurn(const Node& node, const Client& client, Floor& floor, int claims, std::vector<Measurement>& report) {
+  TRANCHE_ASSIGN_OR_RETURN(const std::vector<ClaimReference> references, node.WriteClaims("turn", claims));
+  std::vector<Microseconds> echo, sync, commit, prepare, unprepare;
+  for (const ClaimReference& reference : references) {
+    TRANCHE_RETURN_IF_ERROR(AddSample(echo, [&] { return floor.Echo(); }));
+    TRANCHE_RETURN_IF_ERROR(AddSample(sync, [&] { return floor.Sync(); }));
+    TRANCHE_RETURN_IF_ERROR(AddSample(commit, [&] { return floor.Commit(); }));
+    TRANCHE_RETURN_IF_ERROR(AddSample(prepare, [&] { return client.Prepare({reference}); }));
+  }
+  for (const ClaimReference& reference : references) TRANCHE_RETURN_IF_ERROR(AddSample(unprepare, [&] { return client.Unprepare({reference}); }));
+  for (Measurement& line : std::vector<Measurement>{Series("rpc_echo", echo), Series("fsync", sync), Series("sqlite_commit", commit),
+                                                    Series("prepare_1", prepare), Series("unprepare_1", unprepare)}) {
+    report.push_back(std::move(line));
+  }
+  return node.RemoveClaims(references);
 }
 
 double Milliseconds(Microseconds time) { return time.count() / 1000; }
@@ -91,9 +118,11 @@ absl::StatusOr<std::vector<Measurement>> MeasureHost(const std::string& director
   TRANCHE_ASSIGN_OR_RETURN(const double resident, node->ResidentKilobytes());
   report.push_back(Single("rss_idle", "KiB", resident));
   const Client client(node->service_socket());
+  TRANCHE_ASSIGN_OR_RETURN(const std::unique_ptr<Floor> floor, Floor::Make(directory));
   // The first share makes the uplink's tree, the first call the connection.
   std::vector<Measurement> warm_up;
-  TRANCHE_RETURN_IF_ERROR(MeasureInFlight(*node, client, 8, 1, warm_up));
+  TRANCHE_RETURN_IF_ERROR(MeasureInTurn(*node, client, *floor, 8, warm_up));
+  TRANCHE_RETURN_IF_ERROR(MeasureInTurn(*node, client, *floor, sizes.claims, report));
   for (const int in_flight : kInFlight) TRANCHE_RETURN_IF_ERROR(MeasureInFlight(*node, client, sizes.claims, in_flight, report));
   TRANCHE_RETURN_IF_ERROR(MeasureManyShares(*node, client, sizes, report));
   TRANCHE_ASSIGN_OR_RETURN(const double loaded, node->ResidentKilobytes());

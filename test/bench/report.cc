@@ -49,6 +49,11 @@ absl::StatusOr<std::vector<Microseconds>> Repeat(int count, const std::function<
   return samples;
 }
 
+bool IsConsistent(const std::vector<Measurement>& report) {
+  const absl::StatusOr<double> prepare = MedianOf(report, "prepare_1"), commit = MedianOf(report, "sqlite_commit");
+  return prepare.ok() && commit.ok() && *prepare >= 2 * *commit;
+}
+
 absl::StatusOr<Measurement> PrepareBoundRatio(const std::vector<Measurement>& report) {
   std::vector<double> medians;
   for (const char* name : {"prepare_1", "rpc_echo", "sqlite_commit", "backend_prepare_1"}) {
