@@ -1,7 +1,8 @@
-// What the benchmark measures and in which order main.cc asks for it. Times are wall-clock microseconds, measured where a caller would wait.
+// What the benchmark measures and in which order main.cc asks for it. Times are wall-clock microseconds, measured where a caller would
+// wait.
 //
-// The floors (one empty call, one fsync, one commit) are taken in turn with the prepares that they are compared with, on the same file system:
-// a ratio between them says what the host adds, whatever else the machine does meanwhile.
+// The floors (one empty call, one fsync, one commit) are taken in turn with the prepares that they are compared with, on the same file
+// system: a ratio between them says what the host adds, whatever else the machine does meanwhile.
 #pragma once
 
 #include <chrono>
@@ -33,13 +34,14 @@ Measurement Single(std::string name, std::string unit, double value, std::int64_
 absl::StatusOr<std::vector<Microseconds>> Repeat(int count, const std::function<absl::Status(int)>& operation);
 
 struct Sizes {
-  int claims = 256;    // per number of calls in flight
-  int shares = 1000;   // prepared at once on one parent
-  int drained = 300;   // of these, in one call
+  int claims = 256;   // per number of calls in flight
+  int shares = 1000;  // prepared at once on one parent
+  int drained = 300;  // of these, in one call
 };
 
 // Each returns what it measured. `directory` lies on the file system in question.
-// The floors and the host: starts tranched in the network namespace of the calling thread, which has the uplink; it has ended when this returns.
+// The floors and the host: starts tranched in the network namespace of the calling thread, which has the uplink; it has ended when this
+// returns.
 absl::StatusOr<std::vector<Measurement>> MeasureHost(const std::string& directory, const Sizes& sizes);
 // The backend alone, and its kernel operations, in the same namespace once tranched is gone.
 absl::StatusOr<std::vector<Measurement>> MeasureBackend(const std::string& directory, const Sizes& sizes);

@@ -16,9 +16,9 @@ class Floor {
   // Makes its files in `directory`, which has none of them.
   static absl::StatusOr<std::unique_ptr<Floor>> Make(const std::string& directory);
   ~Floor();
-  absl::Status Echo();     // one call in this process over a unix socket
-  absl::Status Sync();     // append one page, fdatasync
-  absl::Status Commit();   // one row; WAL, synchronous=FULL
+  absl::Status Echo();    // one call in this process over a unix socket
+  absl::Status Sync();    // append one page, fdatasync
+  absl::Status Commit();  // one row; WAL, synchronous=FULL
 
  private:
   struct Impl;

@@ -69,7 +69,8 @@ absl::Status MeasureInTurn(const Node& node, const Client& client, Floor& floor,
     TRANCHE_RETURN_IF_ERROR(AddSample(commit, [&] { return floor.Commit(); }));
     TRANCHE_RETURN_IF_ERROR(AddSample(prepare, [&] { return client.Prepare({reference}); }));
   }
-  for (const ClaimReference& reference : references) TRANCHE_RETURN_IF_ERROR(AddSample(unprepare, [&] { return client.Unprepare({reference}); }));
+  for (const ClaimReference& reference : references)
+    TRANCHE_RETURN_IF_ERROR(AddSample(unprepare, [&] { return client.Unprepare({reference}); }));
   for (Measurement& line : std::vector<Measurement>{Series("rpc_echo", echo), Series("fsync", sync), Series("sqlite_commit", commit),
                                                     Series("prepare_1", prepare), Series("unprepare_1", unprepare)}) {
     report.push_back(std::move(line));

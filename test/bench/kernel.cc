@@ -14,7 +14,7 @@ namespace {
 
 constexpr auto kCallTime = std::chrono::seconds(30);
 constexpr char kLink[] = "bench0";
-constexpr std::uint64_t kShareRate = 10'000'000 / 8;         // bytes per second
+constexpr std::uint64_t kShareRate = 10'000'000 / 8;  // bytes per second
 constexpr std::uint64_t kLinkRate = 40'000'000'000ULL / 8;
 constexpr int kDumps = 50;
 
@@ -39,9 +39,7 @@ absl::StatusOr<std::shared_ptr<backend::Backend>> LoadBackend(backend::Loader& l
   return backend::CreateBackend(*library, options, {[] {}, [](const ShareKey&) {}, [](const std::string&) {}});
 }
 
-absl::Status ToStatus(const vnic::Status& status) {
-  return status.ok() ? absl::OkStatus() : absl::InternalError(status.failure().message);
-}
+absl::Status ToStatus(const vnic::Status& status) { return status.ok() ? absl::OkStatus() : absl::InternalError(status.failure().message); }
 
 std::uint32_t Handle(int index) { return vnic::kMajor | static_cast<std::uint32_t>(index + 1); }
 
@@ -49,21 +47,21 @@ absl::StatusOr<std::vector<Measurement>> MeasureClasses(vnic::Socket& socket, in
   TRANCHE_RETURN_IF_ERROR(ToStatus(vnic::AddHtbRoot(socket, link)));
   TRANCHE_RETURN_IF_ERROR(ToStatus(vnic::SetClass(socket, link, vnic::kRootClass, vnic::kTop, kLinkRate)));
   TRANCHE_ASSIGN_OR_RETURN(std::vector<Microseconds> added, Repeat(count, [&](int i) {
-    return ToStatus(vnic::SetClass(socket, link, Handle(i), vnic::kRootClass, kShareRate));
-  }));
+                             return ToStatus(vnic::SetClass(socket, link, Handle(i), vnic::kRootClass, kShareRate));
+                           }));
   TRANCHE_ASSIGN_OR_RETURN(std::vector<Microseconds> read, Repeat(count, [&](int i) {
-    const auto found = vnic::GetClass(socket, link, Handle(i));
-    return found.ok() ? absl::OkStatus() : absl::InternalError(found.failure().message);
-  }));
+                             const auto found = vnic::GetClass(socket, link, Handle(i));
+                             return found.ok() ? absl::OkStatus() : absl::InternalError(found.failure().message);
+                           }));
   TRANCHE_ASSIGN_OR_RETURN(std::vector<Microseconds> dumped, Repeat(kDumps, [&](int) {
-    const auto classes = vnic::ListClasses(socket, link);
-    return classes.ok() ? absl::OkStatus() : absl::InternalError(classes.failure().message);
-  }));
-  TRANCHE_ASSIGN_OR_RETURN(std::vector<Microseconds> deleted, Repeat(count, [&](int i) {
-    return ToStatus(vnic::DeleteClass(socket, link, Handle(i)));
-  }));
+                             const auto classes = vnic::ListClasses(socket, link);
+                             return classes.ok() ? absl::OkStatus() : absl::InternalError(classes.failure().message);
+                           }));
+  TRANCHE_ASSIGN_OR_RETURN(std::vector<Microseconds> deleted,
+                           Repeat(count, [&](int i) { return ToStatus(vnic::DeleteClass(socket, link, Handle(i))); }));
   return std::vector<Measurement>{Series(Cat("class_add_", count), std::move(added)), Series(Cat("class_get_", count), std::move(read)),
-                                  Series(Cat("class_dump_", count), std::move(dumped)), Series(Cat("class_delete_", count), std::move(deleted))};
+                                  Series(Cat("class_dump_", count), std::move(dumped)),
+                                  Series(Cat("class_delete_", count), std::move(deleted))};
 }
 
 }  // namespace
@@ -77,14 +75,16 @@ absl::StatusOr<std::vector<Measurement>> MeasureBackend(const std::string& direc
   for (int i = 0; i < sizes.claims; ++i) items.push_back(Item(devices.front().name, i));
   std::vector<backend::UnprepareItem> applied;
   TRANCHE_ASSIGN_OR_RETURN(std::vector<Microseconds> prepared, Repeat(sizes.claims, [&](int i) -> absl::Status {
-    const std::vector<backend::PrepareOutcome> outcomes = backend->Prepare({items[static_cast<std::size_t>(i)]}, DeadlineIn(kCallTime));
-    if (outcomes.size() != 1) return absl::InternalError("vnic_tc answered for another number of shares than it was asked");
-    if (outcomes[0].share) applied.push_back({outcomes[0].key, outcomes[0].share->state});
-    return outcomes[0].status;
-  }));
+                             const std::vector<backend::PrepareOutcome> outcomes =
+                                 backend->Prepare({items[static_cast<std::size_t>(i)]}, DeadlineIn(kCallTime));
+                             if (outcomes.size() != 1)
+                               return absl::InternalError("vnic_tc answered for another number of shares than it was asked");
+                             if (outcomes[0].share) applied.push_back({outcomes[0].key, outcomes[0].share->state});
+                             return outcomes[0].status;
+                           }));
   TRANCHE_ASSIGN_OR_RETURN(std::vector<Microseconds> unprepared, Repeat(sizes.claims, [&](int i) {
-    return backend->Unprepare({applied[static_cast<std::size_t>(i)]}, DeadlineIn(kCallTime)).at(0).status;
-  }));
+                             return backend->Unprepare({applied[static_cast<std::size_t>(i)]}, DeadlineIn(kCallTime)).at(0).status;
+                           }));
   return std::vector<Measurement>{Series("backend_prepare_1", std::move(prepared)), Series("backend_unprepare_1", std::move(unprepared))};
 }
 

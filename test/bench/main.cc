@@ -1,5 +1,5 @@
-// tranche-bench: measures this build on this machine and writes one JSON list. Needs root: it works in network and mount namespaces of its own.
-// Exit code 0 when everything was measured, whatever the figures; 1 when something could not be; 2 for wrong usage.
+// tranche-bench: measures this build on this machine and writes one JSON list. Needs root: it works in network and mount namespaces of its
+// own. Exit code 0 when everything was measured, whatever the figures; 1 when something could not be; 2 for wrong usage.
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -51,8 +51,9 @@ class WorkDirectory {
 
 // What was measured until the first failure is reported all the same.
 absl::Status Measure(const std::string& directory, const Sizes& sizes, std::vector<Measurement>& report) {
-  const std::function<absl::StatusOr<std::vector<Measurement>>()> parts[] = {
-      [&] { return MeasureHost(directory, sizes); }, [&] { return MeasureBackend(directory, sizes); }, [&] { return MeasureKernel(sizes); }};
+  const std::function<absl::StatusOr<std::vector<Measurement>>()> parts[] = {[&] { return MeasureHost(directory, sizes); },
+                                                                             [&] { return MeasureBackend(directory, sizes); },
+                                                                             [&] { return MeasureKernel(sizes); }};
   for (const auto& part : parts) {
     const absl::StatusOr<std::vector<Measurement>> lines = part();
     if (!lines.ok()) return lines.status();
@@ -65,7 +66,8 @@ absl::Status Measure(const std::string& directory, const Sizes& sizes, std::vect
 
 std::string Verdict(const std::vector<Measurement>& report) {
   const double ratio = report.back().value;
-  if (!IsConsistent(report)) return Cat("UNSTABLE: prepare_1 took less than its two commits; run again on a quiet machine (ratio ", ratio, ")");
+  if (!IsConsistent(report))
+    return Cat("UNSTABLE: prepare_1 took less than its two commits; run again on a quiet machine (ratio ", ratio, ")");
   return Cat(ratio <= 1 ? "PASS" : "FAIL", ": prepare_1 over 2 x (call + 2 commits) + backend is ", ratio, ", the bound is 1");
 }
 
@@ -91,9 +93,15 @@ int main(int argc, char** argv) {
   CLI::App application("Measures the host of this build on this machine");
   application.add_option("--output", output, "JSON file to write");
   application.add_option("--directory", directory, "where the state of the run lies; not on tmpfs")->capture_default_str();
-  application.add_option("--claims", sizes.claims, "claims per number of calls in flight")->capture_default_str()->check(CLI::Range(1, 3000));
-  application.add_option("--shares", sizes.shares, "shares prepared at once on one parent")->capture_default_str()->check(CLI::Range(1, 3000));
-  application.add_option("--drained", sizes.drained, "of these, how many one call unprepares")->capture_default_str()->check(CLI::Range(1, 3000));
+  application.add_option("--claims", sizes.claims, "claims per number of calls in flight")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 3000));
+  application.add_option("--shares", sizes.shares, "shares prepared at once on one parent")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 3000));
+  application.add_option("--drained", sizes.drained, "of these, how many one call unprepares")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 3000));
   try {
     application.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

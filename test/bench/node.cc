@@ -25,11 +25,13 @@ std::string HookDirectory() {
 }
 
 std::string HostConfiguration() {
-  return Cat("apiVersion: tranche.dev/v1alpha1\nkind: HostConfiguration\nbackends:\n- name: uplink\n  library: vnic_tc\n  isolation: in-process\n  config: ",
-             BackendConfiguration(), "\n  allowEdits: {hooks: [", HookDirectory(), "]}\ndrivers:\n- name: ", kDriver,
-             "\n  offers:\n  - name: shared\n    backend: uplink\n    mode: share\n    capacity:\n"
-             "      bandwidth: {default: 10M, min: 10M, max: 500M, step: 10M, reserve: 10%}\n"
-             "  classes:\n  - name: vnic-shared\n    offer: shared\n    namespaces: {allow: [bench]}\n");
+  return Cat(
+      "apiVersion: tranche.dev/v1alpha1\nkind: HostConfiguration\nbackends:\n- name: uplink\n  library: vnic_tc\n  isolation: in-process\n "
+      " config: ",
+      BackendConfiguration(), "\n  allowEdits: {hooks: [", HookDirectory(), "]}\ndrivers:\n- name: ", kDriver,
+      "\n  offers:\n  - name: shared\n    backend: uplink\n    mode: share\n    capacity:\n"
+      "      bandwidth: {default: 10M, min: 10M, max: 500M, step: 10M, reserve: 10%}\n"
+      "  classes:\n  - name: vnic-shared\n    offer: shared\n    namespaces: {allow: [bench]}\n");
 }
 
 Claim AllocatedClaim(const std::string& name, const PublishedDevice& device) {
@@ -68,8 +70,9 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Start(const std::string& path) {
   const std::string configuration = path + "/host.yaml";
   TRANCHE_RETURN_IF_ERROR(WriteFileAtomically(configuration, HostConfiguration(), 0600, Durability::kVisible));
   auto node = std::unique_ptr<Node>(new Node(std::move(directory), path + "/tranched.log"));
-  const std::vector<std::string> command = {test::Binary("tranched"), "--local", path, "--config", configuration,
-                                            "--backend-directory", test::BackendDirectory(), "--node-name", "node-1"};
+  const std::vector<std::string> command = {
+      test::Binary("tranched"), "--local",     path,    "--config", configuration, "--backend-directory",
+      test::BackendDirectory(), "--node-name", "node-1"};
   const auto started = std::chrono::steady_clock::now();
   node->process_ = std::make_unique<test::ChildProcess>(command, test::Environment{}, node->log_path_);
   TRANCHE_RETURN_IF_ERROR(node->WaitUntilServing(started));
