@@ -51,6 +51,8 @@ std::string Manifest(const ClaimSpec& claim) {
                       "        capacity:\n          requests:\n            bandwidth: \"", claim.asked, "\"\n");
 }
 
+std::string WithoutPrefix(std::string text, const std::string& prefix) { return text.rfind(prefix, 0) == 0 ? text.substr(prefix.size()) : text; }
+
 std::string Trimmed(std::string text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
   return text;
@@ -137,7 +139,7 @@ absl::StatusOr<std::string> Node::Refusal(const ClaimSpec& claim) const {
   TRANCHE_RETURN_IF_ERROR(Apply(claim));
   TRANCHE_ASSIGN_OR_RETURN(const proof::Finished finished, Try({"local", "allocate", claim.Path()}));
   TRANCHE_RETURN_IF_ERROR(Ctl({"local", "delete", claim.Path()}).status());
-  if (finished.exit_code != 0) return Trimmed(finished.output);
+  if (finished.exit_code != 0) return WithoutPrefix(Trimmed(finished.output), absl::StrCat("tranchectl: ", claim.Path(), ": "));
   return absl::InternalError(absl::StrCat(claim.Path(), " asked for ", claim.asked, " and was granted; it must be refused"));
 }
 
