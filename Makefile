@@ -36,13 +36,13 @@ test-asan: build/asan/build.ninja ## every test under AddressSanitizer and Undef
 	@ASAN_OPTIONS=detect_leaks=1:$$ASAN_OPTIONS UBSAN_OPTIONS=print_stacktrace=1 tools/run_tests.py build/asan
 
 test-tsan: build/tsan/build.ninja ## the tests labelled threads under ThreadSanitizer
-	@cmake --build --preset tsan -j $(JOBS)
+	@cmake --build --preset tsan -j $(JOBS) --target threads_tests
 	@TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=0:exitcode=66 tools/run_tests.py build/tsan --label threads
 
 FUZZ_SECONDS ?= 20
 fuzz: ## run each fuzz target with libFuzzer for FUZZ_SECONDS (20) on top of the committed corpus
 	@tools/setup --with-clang
-	@cmake --preset fuzz > /dev/null && cmake --build --preset fuzz -j $(JOBS)
+	@cmake --preset fuzz > /dev/null && cmake --build --preset fuzz -j $(JOBS) --target fuzz_targets
 	@tools/fuzz build/fuzz $(FUZZ_SECONDS)
 
 bench: build/release/build.ninja ## measure the host; writes build/bench/host.json (needs root)

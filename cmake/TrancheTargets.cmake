@@ -5,12 +5,6 @@
 # every #include against; LIBRARIES are third-party targets.
 function(tranche_room)
   cmake_parse_arguments(ROOM "" "NAME" "DEPENDS;SOURCES;LIBRARIES" ${ARGN})
-  foreach(source IN LISTS ROOM_SOURCES) # DEV-ONLY
-    if(NOT EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${source}) # DEV-ONLY
-      message(STATUS "room ${ROOM_NAME} skipped: ${source} does not exist yet") # DEV-ONLY
-      return() # DEV-ONLY
-    endif() # DEV-ONLY
-  endforeach() # DEV-ONLY
   set(target tranche_${ROOM_NAME})
   add_library(${target} STATIC ${ROOM_SOURCES})
   target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR}/framework)
@@ -32,6 +26,10 @@ function(tranche_program)
   target_link_libraries(${PROGRAM_NAME} PRIVATE tranche_warnings ${PROGRAM_LIBRARIES})
 endfunction()
 
+# What `make test-tsan` and `make fuzz` build: the tests labelled threads, the fuzz targets.
+add_custom_target(threads_tests)
+add_custom_target(fuzz_targets)
+
 # tranche_test(NAME capacity_test LABELS unit SOURCES x_test.cc DEPENDS capacity ... [TIMEOUT 60] [SERIAL])
 # One GoogleTest executable, registered as one ctest test (its own cases are listed in its output). LABELS:
 #   unit     no privileges, no kernel state, fast
@@ -40,12 +38,6 @@ endfunction()
 #   e2e      starts programs of this build
 function(tranche_test)
   cmake_parse_arguments(TEST "SERIAL" "NAME;TIMEOUT" "LABELS;DEPENDS;SOURCES;LIBRARIES;NEEDS" ${ARGN})
-  foreach(need IN LISTS TEST_NEEDS) # DEV-ONLY
-    if(NOT TARGET ${need}) # DEV-ONLY
-      message(STATUS "test ${TEST_NAME} skipped: ${need} does not exist yet") # DEV-ONLY
-      return() # DEV-ONLY
-    endif() # DEV-ONLY
-  endforeach() # DEV-ONLY
   add_executable(${TEST_NAME} ${TEST_SOURCES})
   set_target_properties(${TEST_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/test)
   target_include_directories(${TEST_NAME} PRIVATE ${PROJECT_SOURCE_DIR}/framework ${PROJECT_SOURCE_DIR}/test)
@@ -59,6 +51,9 @@ function(tranche_test)
     add_dependencies(${TEST_NAME} ${TEST_NEEDS})
   endif()
   add_test(NAME ${TEST_NAME} COMMAND ${TEST_NAME})
+  if("threads" IN_LIST TEST_LABELS)
+    add_dependencies(threads_tests ${TEST_NAME})
+  endif()
   if(NOT TEST_TIMEOUT)
     set(TEST_TIMEOUT 120)
   endif()
@@ -80,6 +75,7 @@ function(tranche_fuzz)
     target_link_libraries(${FUZZ_NAME} PRIVATE tranche_${dependency})
   endforeach()
   target_link_libraries(${FUZZ_NAME} PRIVATE tranche_warnings ${FUZZ_LIBRARIES})
+  add_dependencies(fuzz_targets ${FUZZ_NAME})
   set(corpus ${PROJECT_SOURCE_DIR}/test/fuzz/corpus/${FUZZ_NAME})
   if(TRANCHE_FUZZ)
     target_link_options(${FUZZ_NAME} PRIVATE -fsanitize=fuzzer)
