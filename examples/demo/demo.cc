@@ -236,8 +236,7 @@ void Demo::Leftover(const std::string& what) {
 absl::Status Demo::LookForLeftovers() {
   TRANCHE_ASSIGN_OR_RETURN(const std::vector<std::string> links, Interfaces(network_.node()));
   for (const std::string& link : links) {
-    // The bridge belongs to the uplink, not to a share, and stays for the next one.
-    if (link != kUplink && link.rfind("trb", 0) != 0) Leftover("interface " + link);
+    if (link != kUplink) Leftover("interface " + link);
   }
   for (const std::string& pod : network_.pods()) {
     TRANCHE_ASSIGN_OR_RETURN(const std::vector<std::string> pod_links, Interfaces(pod));
@@ -257,7 +256,7 @@ absl::Status Demo::LookForLeftovers() {
     const std::size_t count = rows != nullptr && rows->is_array() ? rows->get_array().size() : 0;
     if (count > 0) Leftover(absl::StrCat(count, " rows of ", what));
   }
-  Say(leftovers_.empty() ? "  no interface, class, file, row or address of a share is left (the uplink keeps its bridge for the next one)" : "  something is left");
+  Say(leftovers_.empty() ? "  no interface, class, file, row or address of a share is left" : "  something is left");
   return absl::OkStatus();
 }
 

@@ -24,7 +24,7 @@ using Methods = std::map<std::string, Method>;
 struct ServerOptions {
   std::string path;                 // its directory exists
   Methods methods;
-  std::size_t max_connections = 16;  // one more is told so and closed
+  std::size_t max_connections = 64;  // one more is told so and closed
   std::chrono::milliseconds idle_timeout = std::chrono::seconds(60);   // between requests
   std::chrono::milliseconds io_timeout = std::chrono::seconds(10);     // for one line in or out
 };
