@@ -37,7 +37,7 @@ test-asan: build/asan/build.ninja ## every test under AddressSanitizer and Undef
 
 test-tsan: build/tsan/build.ninja ## the tests labelled threads under ThreadSanitizer
 	@cmake --build --preset tsan -j $(JOBS) --target threads_tests
-	@TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=0:exitcode=66 tools/run_tests.py build/tsan --label threads
+	@TSAN_OPTIONS=ignore_noninstrumented_modules=1:suppressions=$(CURDIR)/test/tsan.supp:exitcode=66 tools/run_tests.py build/tsan --label threads
 
 FUZZ_SECONDS ?= 20
 fuzz: ## run each fuzz target with libFuzzer for FUZZ_SECONDS (20) on top of the committed corpus
