@@ -1,6 +1,7 @@
 #include "claims/resolve.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include "base/status.h"
 #include "base/text.h"
@@ -15,6 +16,14 @@ std::string Address(const AllocationResult& result) { return Cat(result.driver, 
 const DeviceRequest* FindRequest(const std::vector<DeviceRequest>& requests, std::string_view name) {
   const auto found = std::find_if(requests.begin(), requests.end(), [&](const DeviceRequest& request) { return request.name == name; });
   return found == requests.end() ? nullptr : &*found;
+}
+
+// What the UID of a claim may be: it becomes part of the names of a file and of CDI devices. Refused before anything is stored: a share whose
+// file cannot be named could not be taken away either.
+bool IsPlainUid(std::string_view uid) {
+  constexpr std::size_t kMaxUidBytes = 128;
+  const auto is_plain = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-'; };
+  return !uid.empty() && uid.size() <= kMaxUidBytes && std::all_of(uid.begin(), uid.end(), is_plain);
 }
 
 // The request or subrequest that a result serves.
@@ -109,7 +118,12 @@ absl::Status CheckDevice(const AllocationResult& result, const PublishedDevice* 
     return absl::FailedPreconditionError(Cat("device ", Address(result), ": offer '", device->offer,
                                              "' was removed from the configuration and takes no new claim"));
   }
-  if (device->mode == Mode::kShare && !result.admin_access && result.share_id.value_or("").empty()) {
+  if (device->mode == Mode::kShare && result.admin_access) {
+    return absl::FailedPreconditionError(Cat("device ", Address(result), ": request '", result.request,
+                                             "' has admin access, which is counted nowhere, and a share holds capacity; "
+                                             "ask without adminAccess"));
+  }
+  if (device->mode == Mode::kShare && result.share_id.value_or("").empty()) {
     return absl::FailedPreconditionError(Cat("device ", Address(result), " is shared, but the allocation of request '", result.request,
                                              "' has no shareID; the cluster needs the feature DRAConsumableCapacity"));
   }
@@ -131,6 +145,10 @@ absl::Status CheckClaim(const Claim& claim, const ClaimReference& reference) {
   if (claim.uid != reference.uid) {
     return absl::FailedPreconditionError(Cat(name, " has UID ", claim.uid, ", the kubelet asked for ", reference.uid,
                                              ": it was deleted and re-created; the pod must be re-created too"));
+  }
+  if (!IsPlainUid(claim.uid)) {
+    return absl::InvalidArgumentError(Cat(name, ": metadata.uid has other characters than letters, digits and '-', or more than 128; "
+                                                "delete the claim and create it again"));
   }
   if (!claim.allocation.has_value()) return absl::FailedPreconditionError(Cat(name, " is not allocated"));
   if (claim.reserved_for.empty()) return absl::FailedPreconditionError(Cat(name, " is not reserved for any pod"));

@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "base/files.h"
@@ -118,6 +120,13 @@ Host::~Host() {
 // ---- Configuration
 
 absl::StatusOr<std::string> Host::ReadConfigurationText() const {
+  // A pipe would hold the thread that reads it for ever.
+  std::error_code error;
+  const std::filesystem::file_status file = std::filesystem::status(options_.config, error);
+  if (std::filesystem::exists(file) && !std::filesystem::is_regular_file(file)) {
+    return absl::InvalidArgumentError(
+        Cat("the configuration cannot be read: ", options_.config, " is not a regular file; put the YAML file there"));
+  }
   absl::StatusOr<std::string> text = ReadFile(options_.config, kMaxConfigurationBytes);
   if (text.ok()) return text;
   return absl::InvalidArgumentError(Cat("the configuration cannot be read: ", View(text.status().message())));

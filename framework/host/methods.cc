@@ -166,7 +166,14 @@ json::array EncodeCapacity(const PublishedDevice& device, const Physical& physic
 
 // Why not even an empty share fits: the device is taken whole, or its silicon by another mode. Empty when it fits.
 std::string BlockedBy(const PublishedDevice& device, const std::vector<capacity::Grant>& live, const std::vector<CounterSet>& counter_sets) {
-  const capacity::Grant nothing{.key = {.claim_uid = "", .request = "", .driver = device.driver, .pool = device.pool, .device = device.name, .share_id = ""},
+  // A grant without a share id wants the device for itself.
+  const std::string share_id = device.mode == Mode::kShare ? "-" : "";
+  const capacity::Grant nothing{.key = {.claim_uid = "",
+                                        .request = "",
+                                        .driver = device.driver,
+                                        .pool = device.pool,
+                                        .device = device.name,
+                                        .share_id = share_id},
                                 .backend = device.backend,
                                 .physical = device.physical,
                                 .mode = device.mode,

@@ -8,6 +8,7 @@
 
 #include <boost/json.hpp>
 
+#include "base/ids.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "model/json.h"
@@ -131,6 +132,7 @@ absl::Status UnprepareOne(const Plugin& plugin, ProtocolVersion version, const C
 
 absl::Status CheckReady(const Claim& claim) {
   const std::string what = Cat("claim ", claim.namespace_name, "/", claim.name);
+  if (!IsUuid(claim.uid)) return absl::FailedPreconditionError(Cat(what, ": metadata.uid is no UUID: delete the claim and apply it again"));
   if (!claim.allocation.has_value()) return absl::FailedPreconditionError(Cat(what, " is not allocated: allocate it first"));
   if (claim.reserved_for.empty()) return absl::FailedPreconditionError(Cat(what, " is reserved for no pod: allocate it again"));
   return absl::OkStatus();

@@ -33,7 +33,9 @@ absl::Status ErrorOf(sqlite3* handle, int code) {
     case SQLITE_FULL: return absl::ResourceExhaustedError(Cat(text, "; free space on the file system of the store"));
     case SQLITE_IOERR: return absl::UnavailableError(Cat(text, "; check the disk that holds the store"));
     case SQLITE_CORRUPT:
-    case SQLITE_NOTADB: return absl::DataLossError(Cat(text, "; the file is damaged or not a Tranche store, it was left as it is"));
+    case SQLITE_NOTADB:
+      return absl::DataLossError(Cat(text, "; the file is damaged or not a Tranche store, it was left as it is. Move it away to start with an empty "
+                                           "store, or restore a copy"));
     case SQLITE_READONLY:
     case SQLITE_PERM:
     case SQLITE_AUTH: return absl::PermissionDeniedError(text);
