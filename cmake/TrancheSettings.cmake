@@ -31,6 +31,9 @@ if(TRANCHE_SANITIZER)
   add_compile_options(-fsanitize=${TRANCHE_SANITIZER} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${TRANCHE_SANITIZER})
 endif()
+if(TRANCHE_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link) # libFuzzer steers by coverage of our code, not only of the target's
+endif()
 if(TRANCHE_SANITIZER MATCHES "thread")
   # g++ warns that TSan does not model fences; none of our code uses one.
   add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-tsan>)

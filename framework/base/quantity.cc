@@ -224,8 +224,8 @@ std::string Quantity::ToString() const {
   int exponent = binary ? 0 : -kNanoDigits;
   const int factor = binary ? 1024 : 1000;
   const int step = binary ? 10 : 3;
-  // Beyond the largest suffix the number grows instead; an exponent has no largest.
-  const int largest = binary ? 60 : rep_->format == Format::kDecimalExponent ? std::numeric_limits<int>::max() - step : 18;
+  // Beyond the largest suffix, or the largest exponent that Parse takes, the number grows instead.
+  const int largest = binary ? 60 : rep_->format == Format::kDecimalExponent ? kMaxExponent - kMaxExponent % step : 18;
   while (exponent < largest && number % factor == 0) {
     number /= factor;
     exponent += step;
