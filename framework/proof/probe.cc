@@ -46,7 +46,7 @@ std::uint16_t Checksum(const unsigned char* data, std::size_t size) {
 class Prober {
  public:
   Prober(int socket, sockaddr_in peer) : socket_(socket), peer_(peer) {
-    static_cast<void>(getrandom(&identity_, sizeof identity_, 0));
+    if (getrandom(&identity_, sizeof identity_, 0) != sizeof identity_) identity_ = static_cast<std::uint16_t>(::getpid());
   }
 
   void Send() {

@@ -85,8 +85,17 @@ struct Backend::Released {
   std::optional<Failure> failure;
 };
 
+namespace {
+std::vector<std::string> Interfaces(const Config& config) {
+  std::vector<std::string> interfaces;
+  for (const Parent& parent : config.parents) interfaces.push_back(parent.interface);
+  return interfaces;
+}
+}  // namespace
+
 Backend::Backend(sdk::Host host, const boost::json::object& config, const std::string& runtime_directory)
-    : host_(host), config_(ReadConfig(config)), runtime_directory_(runtime_directory), socket_(Take(Socket::Open())) {
+    : host_(host), config_(ReadConfig(config)), runtime_directory_(runtime_directory),
+      claimant_(Take(Claimant::Claim(Interfaces(config_), runtime_directory))), socket_(Take(Socket::Open())) {
   std::set<std::string> uplinks;
   for (const Parent& parent : config_.parents) uplinks.insert(parent.interface);
   monitor_ = Take(Monitor::Start(std::move(uplinks), {[host](const Identity& identity) { host.ShareLost(KeyOf(identity)); },

@@ -13,6 +13,7 @@
 #include <tranche/backend.hpp>
 
 #include "plugins/vnic_tc/config.h"
+#include "plugins/vnic_tc/kernel/claimant.h"
 #include "plugins/vnic_tc/kernel/uplink.h"
 #include "plugins/vnic_tc/ledger.h"
 #include "plugins/vnic_tc/monitor.h"
@@ -53,6 +54,7 @@ class Backend {
   const tranche::sdk::Host host_;
   const Config config_;
   const std::string runtime_directory_;
+  const Claimant claimant_;
   Socket socket_;
   std::unique_ptr<Monitor> monitor_;
   std::uint64_t health_sequence_ = 0;

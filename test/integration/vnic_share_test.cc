@@ -7,6 +7,8 @@
 #include <sys/wait.h>
 
 #include "integration/vnic_harness.h"
+#include "plugins/vnic_tc/kernel/claimant.h"
+#include "support/process.h"
 
 namespace vnic_test {
 namespace {
@@ -379,4 +381,21 @@ TEST_F(VnicShare, AThousandSharesOnOneUplinkAndADrain) {
 }
 
 }  // namespace
+// Two hosts with different runtime directories would remove each other's shares as orphans.
+TEST(VnicClaimant, AnUplinkHasOneRuntimeDirectory) {
+  const tranche::test::TemporaryDirectory ours, theirs;
+  {
+    const auto first = vnic::Claimant::Claim({"up0", "up1"}, ours.path());
+    ASSERT_TRUE(first.ok()) << first.failure().message;
+    const auto overlapping = vnic::Claimant::Claim({"up0"}, ours.path());
+    EXPECT_TRUE(overlapping.ok()) << "a rolling update of the same node";
+    const auto other = vnic::Claimant::Claim({"up1"}, theirs.path());
+    ASSERT_FALSE(other.ok());
+    EXPECT_EQ(other.failure().code, TRANCHE_FAILED_PRECONDITION);
+    EXPECT_NE(other.failure().message.find("up1"), std::string::npos) << other.failure().message;
+    EXPECT_TRUE(vnic::Claimant::Claim({"up"}, theirs.path()).ok()) << "a name that begins alike";
+  }
+  EXPECT_TRUE(vnic::Claimant::Claim({"up1"}, theirs.path()).ok()) << "the first has ended";
+}
+
 }  // namespace vnic_test
