@@ -56,8 +56,12 @@ absl::Status Directory::Write(const std::string& driver, const std::string& clai
   }
   if (spec.devices.empty()) return Remove(driver, claim_uid);
   TRANCHE_ASSIGN_OR_RETURN(const std::string text, EncodeSpec(spec));
+  const std::string file = FilePath(driver, claim_uid);
+  absl::Status written = WriteFileAtomically(file, text, 0600, Durability::kVisible);
+  if (!absl::IsNotFound(written)) return written;
+  // A runtime's directory on tmpfs may be missing after a reboot; it is there for every other claim.
   TRANCHE_RETURN_IF_ERROR(MakeDirectories(path_, 0755));
-  return WriteFileAtomically(FilePath(driver, claim_uid), text, 0600, Durability::kVisible);
+  return WriteFileAtomically(file, text, 0600, Durability::kVisible);
 }
 
 absl::Status Directory::Remove(const std::string& driver, const std::string& claim_uid) const {

@@ -72,7 +72,7 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Start(const std::string& path) {
   auto node = std::unique_ptr<Node>(new Node(std::move(directory), path + "/tranched.log"));
   const std::vector<std::string> command = {
       test::Binary("tranched"), "--local",     path,    "--config", configuration, "--backend-directory",
-      test::BackendDirectory(), "--node-name", "node-1"};
+      test::BackendDirectory(), "--node-name", "node-1", "--cdi-directory", node->cdi_.path()};
   const auto started = std::chrono::steady_clock::now();
   node->process_ = std::make_unique<test::ChildProcess>(command, test::Environment{}, node->log_path_);
   TRANCHE_RETURN_IF_ERROR(node->WaitUntilServing(started));

@@ -46,6 +46,7 @@ class Node {
 
   const local::Directory directory_;
   const std::string log_path_;
+  const test::TemporaryDirectory cdi_;  // on tmpfs, as a runtime's is; everything else lies on the disk
   std::unique_ptr<test::ChildProcess> process_;
   local::Plugin plugin_;
   PublishedDevice device_;
