@@ -3,6 +3,8 @@
 // No call throws; a backend's bad answer is an error of that item or call, named after the backend.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
@@ -53,6 +55,13 @@ struct Events {
   std::function<void(const std::string& json)> health;    // report_health payload
 };
 
+// How often the backend's own prepare was called, and the time spent inside it: without the host's checks of what goes in and comes out.
+struct CallTimes {
+  std::uint64_t calls = 0;
+  std::chrono::microseconds total{};
+  friend bool operator==(const CallTimes&, const CallTimes&) = default;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -63,6 +72,7 @@ class Backend {
   virtual std::vector<UnprepareOutcome> Unprepare(const std::vector<UnprepareItem>& items, Deadline deadline) = 0;
   // What the kernel or hardware has now, orphans of ours included.
   virtual absl::StatusOr<std::vector<AppliedShare>> ListPrepared(Deadline deadline) = 0;
+  virtual CallTimes PrepareTimes() const { return {}; }  // since it was created
   virtual absl::StatusOr<AppliedShare> Verify(const ShareKey& key, const std::string& state, Deadline deadline) = 0;
 };
 

@@ -1,5 +1,7 @@
 #include "backend/in_process.h"
 
+#include <chrono>
+#include <atomic>
 #include <condition_variable>
 #include <exception>
 #include <map>
@@ -161,13 +163,21 @@ class InProcessBackend : public Backend {
     if (sent.empty()) return outcomes;
     const std::string list = WritePrepareList(sent);
     CallRecord record(deadline, limits_);
-    const absl::Status call = Call("prepare", record, [&](tranche_call* handle) { return library_.table.prepare(instance_, handle, Borrow(list)); });
+    const absl::Status call = Call("prepare", record, [&](tranche_call* handle) {
+      const auto start = std::chrono::steady_clock::now();
+      const tranche_code code = library_.table.prepare(instance_, handle, Borrow(list));
+      prepare_time_ += std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start).count();
+      ++prepare_calls_;
+      return code;
+    });
     Answers answers = ReadAnswers(record);
     for (PrepareOutcome& outcome : outcomes) {
       if (outcome.status.ok()) Settle(outcome, call, answers);
     }
     return outcomes;
   }
+
+  CallTimes PrepareTimes() const override { return {prepare_calls_, std::chrono::microseconds(prepare_time_)}; }
 
   std::vector<UnprepareOutcome> Unprepare(const std::vector<UnprepareItem>& items, Deadline deadline) override {
     if (items.empty()) return {};
@@ -253,6 +263,8 @@ class InProcessBackend : public Backend {
   Services services_;
   Gate gate_;
   tranche_instance* instance_ = nullptr;
+  std::atomic<std::uint64_t> prepare_calls_ = 0;
+  std::atomic<std::int64_t> prepare_time_ = 0;  // microseconds
 };
 
 }  // namespace

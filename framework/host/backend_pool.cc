@@ -277,7 +277,8 @@ std::vector<BackendStatus> BackendPool::Statuses() const {
                          .requested_isolation = entry.configuration.isolation,
                          .problem = entry.problem,
                          .retry_at = std::nullopt,
-                         .devices = entry.devices};
+                         .devices = entry.devices,
+                         .prepare = entry.instance == nullptr ? backend::CallTimes{} : entry.instance->PrepareTimes()};
     if (entry.failures > 0) {
       status.retry_at = std::chrono::system_clock::now() +
                         std::chrono::duration_cast<std::chrono::system_clock::duration>(entry.retry_at - std::chrono::steady_clock::now());

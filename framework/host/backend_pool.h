@@ -37,6 +37,7 @@ struct BackendStatus {
   absl::Status problem;                 // why it is refused or retained, or what its last discovery said
   std::optional<WallTime> retry_at;
   std::vector<PhysicalDevice> devices;  // of its last discovery
+  backend::CallTimes prepare;
 };
 
 class BackendPool {

@@ -58,6 +58,8 @@ json::array EncodeBackends(const std::vector<BackendStatus>& backends) {
                                  {"isolation", "in-process"},
                                  {"requestedIsolation", backend.requested_isolation == config::Isolation::kProcess ? "process" : "in-process"},
                                  {"devices", backend.devices.size()},
+                                 {"prepareCalls", backend.prepare.calls},
+                                 {"prepareMicroseconds", backend.prepare.total.count()},
                                  {"problem", ErrorOrNull(backend.problem)},
                                  {"retryAt", TimeOrNull(backend.retry_at)}});
   }

@@ -62,17 +62,22 @@ absl::Status AddSample(std::vector<Microseconds>& samples, const std::function<a
 // Each prepare right after one of each floor: what disturbs the machine disturbs them alike.
 absl::Status MeasureInTurn(const Node& node, const Client& client, Floor& floor, int claims, std::vector<Measurement>& report) {
   TRANCHE_ASSIGN_OR_RETURN(const std::vector<ClaimReference> references, node.WriteClaims("turn", claims));
-  std::vector<Microseconds> echo, sync, commit, prepare, unprepare;
+  std::vector<Microseconds> echo, sync, commit, prepare, backend, unprepare;
+  TRANCHE_ASSIGN_OR_RETURN(Microseconds before, node.BackendPrepareTime());
   for (const ClaimReference& reference : references) {
     TRANCHE_RETURN_IF_ERROR(AddSample(echo, [&] { return floor.Echo(); }));
     TRANCHE_RETURN_IF_ERROR(AddSample(sync, [&] { return floor.Sync(); }));
     TRANCHE_RETURN_IF_ERROR(AddSample(commit, [&] { return floor.Commit(); }));
     TRANCHE_RETURN_IF_ERROR(AddSample(prepare, [&] { return client.Prepare({reference}); }));
+    TRANCHE_ASSIGN_OR_RETURN(const Microseconds after, node.BackendPrepareTime());
+    backend.push_back(after - before);
+    before = after;
   }
   for (const ClaimReference& reference : references)
     TRANCHE_RETURN_IF_ERROR(AddSample(unprepare, [&] { return client.Unprepare({reference}); }));
   for (Measurement& line : std::vector<Measurement>{Series("rpc_echo", echo), Series("fsync", sync), Series("sqlite_commit", commit),
-                                                    Series("prepare_1", prepare), Series("unprepare_1", unprepare)}) {
+                                                    Series("prepare_1", prepare), Series("backend_prepare_1", backend),
+                                                    Series("unprepare_1", unprepare)}) {
     report.push_back(std::move(line));
   }
   return node.RemoveClaims(references);

@@ -85,7 +85,7 @@ absl::StatusOr<std::vector<Measurement>> MeasureBackend(const std::string& direc
   TRANCHE_ASSIGN_OR_RETURN(std::vector<Microseconds> unprepared, Repeat(sizes.claims, [&](int i) {
                              return backend->Unprepare({applied[static_cast<std::size_t>(i)]}, DeadlineIn(kCallTime)).at(0).status;
                            }));
-  return std::vector<Measurement>{Series("backend_prepare_1", std::move(prepared)), Series("backend_unprepare_1", std::move(unprepared))};
+  return std::vector<Measurement>{Series("backend_prepare_alone", std::move(prepared)), Series("backend_unprepare_1", std::move(unprepared))};
 }
 
 absl::StatusOr<std::vector<Measurement>> MeasureKernel(const Sizes& sizes) {

@@ -4,8 +4,12 @@
 #include <csignal>
 #include <fstream>
 #include <sstream>
+#include <exception>
 #include <thread>
 
+#include <boost/json.hpp>
+
+#include "admin/client.h"
 #include "base/files.h"
 #include "base/ids.h"
 #include "base/status.h"
@@ -78,6 +82,16 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Start(const std::string& path) {
   TRANCHE_RETURN_IF_ERROR(node->WaitUntilServing(started));
   TRANCHE_RETURN_IF_ERROR(node->FindDevice());
   return node;
+}
+
+absl::StatusOr<Microseconds> Node::BackendPrepareTime() const {
+  TRANCHE_ASSIGN_OR_RETURN(const boost::json::value status,
+                           admin::Call(directory_.run() + "/admin.sock", "status", boost::json::object(), DeadlineIn(kStartLimit)));
+  try {
+    return Microseconds(static_cast<double>(status.at("backends").at(0).at("prepareMicroseconds").to_number<std::int64_t>()));
+  } catch (const std::exception& error) {
+    return absl::InternalError(Cat("the status of tranched has no backend time: ", error.what()));
+  }
 }
 
 absl::Status Node::WaitUntilServing(std::chrono::steady_clock::time_point started) {

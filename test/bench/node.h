@@ -31,6 +31,8 @@ class Node {
   Microseconds start_to_serving() const { return start_to_serving_; }
   const std::string& service_socket() const { return plugin_.endpoint; }
   absl::StatusOr<double> ResidentKilobytes() const;
+  // Time spent so far inside the backend's own prepare, as the host counts it.
+  absl::StatusOr<Microseconds> BackendPrepareTime() const;
 
   // Claims as the scheduler leaves them: allocated, one share each, reserved for a pod.
   absl::StatusOr<std::vector<ClaimReference>> WriteClaims(const std::string& prefix, int count) const;
