@@ -41,7 +41,7 @@ CREATE TABLE epochs (
   PRIMARY KEY (driver, claim_uid)) WITHOUT ROWID;
 
 CREATE TABLE audit (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, actor TEXT NOT NULL, action TEXT NOT NULL, tenant TEXT NOT NULL,
+  id INTEGER PRIMARY KEY, at INTEGER NOT NULL, actor TEXT NOT NULL, action TEXT NOT NULL, tenant TEXT NOT NULL,
   claim TEXT NOT NULL, claim_uid TEXT NOT NULL, request TEXT NOT NULL, driver TEXT NOT NULL, pool TEXT NOT NULL, device TEXT NOT NULL,
   share_id TEXT NOT NULL, capacity TEXT NOT NULL, policy_version TEXT NOT NULL, allocation_version TEXT NOT NULL,
   outcome TEXT NOT NULL, message TEXT NOT NULL);

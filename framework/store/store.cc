@@ -146,7 +146,16 @@ absl::Status Commit(Database& database) {
   return absl::OkStatus();
 }
 
+// A lone change needs no savepoint: its transaction is rolled back with it.
+absl::Status RunAlone(Database& database, Pending& pending) {
+  SqlTransaction transaction(database, SqlTransaction::Access::kWrite);
+  pending.status = (*pending.change)(transaction);
+  if (!database.InTransaction()) return pending.status.ok() ? absl::AbortedError("store: SQLite rolled the transaction back") : pending.status;
+  return pending.status.ok() ? Commit(database) : absl::OkStatus();
+}
+
 absl::Status RunChanges(Database& database, const std::vector<Pending*>& group) {
+  if (group.size() == 1) return RunAlone(database, *group.front());
   bool changed = false;
   for (Pending* pending : group) {
     pending->status = RunOne(database, *pending);
