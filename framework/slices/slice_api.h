@@ -1,0 +1,44 @@
+// What the publisher needs of the API server: the ResourceSlices of one node and driver. kube/ serves it from a real server.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include "base/clock.h"
+#include "slices/slice.h"
+
+namespace tranche::slices {
+
+struct SliceWatchHandler {
+  std::function<void(std::vector<Slice> slices)> on_list;          // everything, at the start and after each new beginning
+  std::function<void(Slice slice)> on_changed;                     // added or modified
+  std::function<void(std::string name, std::string uid)> on_deleted;
+  std::function<void(const absl::Status& problem)> on_problem;     // OK: works again
+};
+
+class SliceWatch {                                                 // ends at destruction; no callback after that
+ public:
+  virtual ~SliceWatch() = default;
+};
+
+struct NodeOwner {                                                 // the Node object, owner of every slice
+  std::string name, uid;
+};
+
+// Errors as kube/client.h maps them: NotFound, AlreadyExists, Aborted (conflict), InvalidArgument (refused by validation), Unavailable, …
+class SliceApi {
+ public:
+  virtual ~SliceApi() = default;
+  virtual absl::StatusOr<NodeOwner> ReadNode(Deadline deadline) = 0;   // read again when slices vanish: a Node may have been re-created
+  virtual std::unique_ptr<SliceWatch> Watch(const std::string& driver, SliceWatchHandler handler) = 0;
+  virtual absl::StatusOr<Slice> Create(const Slice& slice, Deadline deadline) = 0;   // the object as the server stored it
+  virtual absl::StatusOr<Slice> Replace(const Slice& slice, Deadline deadline) = 0;  // with its resourceVersion
+  virtual absl::Status Delete(const Slice& slice, Deadline deadline) = 0;            // with UID and resourceVersion preconditions
+};
+
+}  // namespace tranche::slices
