@@ -14,6 +14,7 @@
 
 namespace tranche::slices {
 
+// Called one after the other, from a thread of the API's own; they return quickly and do not call the API.
 struct SliceWatchHandler {
   std::function<void(std::vector<Slice> slices)> on_list;          // everything, at the start and after each new beginning
   std::function<void(Slice slice)> on_changed;                     // added or modified
@@ -26,11 +27,8 @@ class SliceWatch {                                                 // ends at de
   virtual ~SliceWatch() = default;
 };
 
-struct NodeOwner {                                                 // the Node object, owner of every slice
-  std::string name, uid;
-};
-
 // Errors as kube/client.h maps them: NotFound, AlreadyExists, Aborted (conflict), InvalidArgument (refused by validation), Unavailable, …
+// Thread-safe: calls run in parallel.
 class SliceApi {
  public:
   virtual ~SliceApi() = default;
