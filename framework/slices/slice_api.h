@@ -37,6 +37,11 @@ class SliceApi {
   virtual absl::StatusOr<Slice> Create(const Slice& slice, Deadline deadline) = 0;   // the object as the server stored it
   virtual absl::StatusOr<Slice> Replace(const Slice& slice, Deadline deadline) = 0;  // with its resourceVersion
   virtual absl::Status Delete(const Slice& slice, Deadline deadline) = 0;            // with UID and resourceVersion preconditions
+
+  // The minor version of the server ("1.36" is 36), which decides the layout of slices. Unimplemented: the newest known is taken for granted.
+  virtual absl::StatusOr<int> ServerMinor(Deadline deadline);
+  // Create with dryRun=All: what the server would store, which tells what its feature gates drop. Unimplemented: the version decides.
+  virtual absl::StatusOr<Slice> DryRunCreate(const Slice& slice, Deadline deadline);
 };
 
 }  // namespace tranche::slices
