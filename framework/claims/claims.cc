@@ -220,6 +220,10 @@ UnprepareAnswers Claims::Unprepare(const std::string& driver, const std::vector<
 
 absl::StatusOr<std::vector<Repair>> Claims::Reconcile(const std::string& backend, Deadline deadline) { return impl_->Reconcile(backend, deadline); }
 
+absl::StatusOr<std::vector<Repair>> Claims::VerifyAll(Deadline deadline) { return impl_->VerifyAll(deadline); }
+
+std::optional<WallTime> Claims::VerifiedAt(const std::string& backend) const { return impl_->VerifiedAt(backend); }
+
 std::vector<inventory::HeldOffer> Claims::HeldOffers() const { return impl_->HeldOffers(); }
 
 }  // namespace tranche::claims

@@ -8,9 +8,11 @@
 // work on one store: the transaction is the authority.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,7 @@
 #include "backend/backend.h"
 #include "base/clock.h"
 #include "cdi/cdi.h"
+#include "claims/observer.h"
 #include "inventory/inventory.h"
 #include "model/claim.h"
 #include "store/store.h"
@@ -62,7 +65,11 @@ struct Dependencies {
   // Whether no other host process works on this store now. Then an intent that no call of this process owns is a crash's leftover, whatever its
   // age; otherwise it is left alone for a minute.
   std::function<bool()> sole_host = [] { return true; };
+  Observer* observer = nullptr;          // outlives the claims
 };
+
+// How old the stored time of a share's last verification may become.
+inline constexpr std::chrono::minutes kVerifiedWriteInterval{30};
 
 class Claims {
  public:
@@ -79,6 +86,12 @@ class Claims {
   // Durable claims × what each backend says is applied × CDI files. At start, when a backend reports a lost share, every few minutes.
   // `backend` empty: all. Unreachable backends are skipped and reported as an error after the others were done.
   absl::StatusOr<std::vector<Repair>> Reconcile(const std::string& backend, Deadline deadline);
+
+  // Holds the limits that are in force against those that were granted, and puts right what somebody changed by hand. Every few seconds: takes no lock
+  // and writes nothing while all is well, and asks no backend without shares. Errors as Reconcile.
+  absl::StatusOr<std::vector<Repair>> VerifyAll(Deadline deadline);
+  // When every share of this backend was last found as granted by VerifyAll; the store has it every kVerifiedWriteInterval only.
+  std::optional<WallTime> VerifiedAt(const std::string& backend) const;
 
   // Offers with live shares, for the inventory.
   std::vector<inventory::HeldOffer> HeldOffers() const;

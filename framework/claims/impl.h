@@ -1,6 +1,7 @@
 // What prepare.cc, unprepare.cc and reconcile.cc share. Internal to this room.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -71,11 +72,13 @@ struct Release {
   StoredClaim stored;
   absl::Status failed_prepare;               // why a prepare is undone; OK: the claim is released
   absl::Status status;
+  bool superseded = false;                   // another host process prepared it anew: it is not ours to speak of
 };
 
 // One run of Reconcile. Holds the locks of every claim that it looks at.
 struct Reconciliation {
   std::string backend;                       // empty: all
+  std::set<ClaimId> only;                    // empty: all
   std::map<ClaimId, ClaimLocks::Held> locks;
   std::vector<StoredClaim> claims;           // those that are locked
   std::set<ShareKey> known;                  // shares of every claim, locked or not
@@ -92,6 +95,8 @@ class Claims::Impl {
   PrepareAnswers Prepare(const std::string& driver, const std::vector<ClaimReference>& claims, Deadline deadline);
   UnprepareAnswers Unprepare(const std::string& driver, const std::vector<ClaimReference>& claims, Deadline deadline);
   absl::StatusOr<std::vector<Repair>> Reconcile(const std::string& backend, Deadline deadline);
+  absl::StatusOr<std::vector<Repair>> VerifyAll(Deadline deadline);
+  std::optional<WallTime> VerifiedAt(const std::string& backend) const;
   std::vector<inventory::HeldOffer> HeldOffers() const;
 
  private:
@@ -137,16 +142,40 @@ class Claims::Impl {
   void ReleaseLeftovers(Reconciliation& work, Deadline deadline);
   void ListBackends(Reconciliation& work, Deadline deadline);
   void Remake(Reconciliation& work, Deadline deadline);
-  absl::Status StoreRemade(const std::vector<const StoredClaim*>& claims);
+  absl::StatusOr<std::set<const StoredClaim*>> StoreRemade(const std::vector<const StoredClaim*>& claims);
+  void TakeBack(Reconciliation& work, std::vector<Release> superseded, Deadline deadline);
   void RewriteFiles(Reconciliation& work);
   void RemoveOrphanShares(Reconciliation& work, Deadline deadline);
   bool IsOrphan(Reconciliation& work, const ShareKey& key);
   void RemoveOrphanFiles(Reconciliation& work);
+  absl::StatusOr<std::vector<Repair>> Conclude(const Reconciliation& work) const;
+
+  // verify.cc. Differences are looked for without a lock and looked at again, and repaired, under the locks of the claims in question.
+  absl::Status LoadPrepared(Reconciliation& work);
+  std::set<ClaimId> FindSuspects(const Reconciliation& look) const;
+  bool IsToWait(const ClaimId& id) const;
+  void Postpone(const ClaimId& id);
+  void NoteRepair(const StoredClaim& stored, const absl::Status& outcome);
+  void NoteVerified(const Reconciliation& work, const std::set<ClaimId>& suspects);
+  void RefreshVerified(const std::vector<const StoredClaim*>& claims, WallTime now);
+
+  // notify.cc. The caller holds the claim's lock. Nothing is built when nobody observes.
+  void Notify(ClaimChange change, const store::ClaimRow& claim, const std::vector<store::ShareRow>& shares, const absl::Status& why = {}) const;
+  void NotifyPreparations(const std::vector<Preparation>& preparations) const;
+  void NotifyReleases(const std::vector<Release>& releases) const;
+  void NotifyDrift(const Reconciliation& work, const StoredClaim& stored) const;
 
   Dependencies dependencies_;
   cdi::Directory cdi_;
   ClaimLocks locks_;
+  mutable std::mutex verified_mutex_;
+  std::map<std::string, WallTime> verified_at_;  // by backend
+  std::map<ClaimId, Deadline> repair_again_;     // claims whose repair failed: not before
+  std::atomic<bool> announced_ = false;          // the observer has heard of every claim that was prepared before the start
 };
+
+// In words, how what is listed differs from what the share was granted; empty: it does not. Null: nothing is listed.
+std::string DriftOf(const store::ShareRow& share, const AppliedShare* listed);
 
 // The audit record of a share, or of a claim when `share` is null.
 AuditRecord MakeAudit(Actor actor, std::string_view action, const store::ClaimRow& claim, const store::ShareRow* share,

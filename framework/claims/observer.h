@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <absl/status/status.h>
@@ -14,17 +15,22 @@ namespace tranche::claims {
 enum class ClaimChange {
   kPrepared,        // its shares are in force
   kRefused,         // a prepare failed and nothing of it is left; `why`
+  kRejoinRefused,   // it stays prepared, but one more prepare of it (another pod, another allocation) was refused; `why`
   kReleased,        // no row is left
   kReleaseFailed,   // still held; `why`
-  kDrifted,         // a limit in force is not what was granted, or what was applied vanished; being repaired; `why`
+  kDrifted,         // a limit in force is not what was granted, or what was applied vanished; being repaired, or `why` it could not be
   kRepaired,        // in force again
+  kVerified,        // in force as ever. Once for each claim after a start, then every kVerifiedWriteInterval
 };
 
 struct ClaimEvent {
   ClaimChange change = ClaimChange::kPrepared;
   std::string driver;
   ClaimReference claim;
-  std::vector<store::ShareRow> shares;   // as they are now (kRefused: as they were asked for; may be empty)
+  std::string allocation_version;        // CAP-6; empty when the claim never got one
+  // As they are now. kRefused: as they were asked for, or only their keys; may be empty. kDrifted: `applied` is what the backend found: not complete
+  // where it differs, absent where nothing is left.
+  std::vector<store::ShareRow> shares;
   absl::Status why;
 };
 
@@ -33,6 +39,18 @@ class Observer {
  public:
   virtual ~Observer() = default;
   virtual void OnClaim(const ClaimEvent& event) = 0;
+};
+
+// Passes every event on, in the order given.
+class Observers final : public Observer {
+ public:
+  explicit Observers(std::vector<Observer*> observers) : observers_(std::move(observers)) {}
+  void OnClaim(const ClaimEvent& event) override {
+    for (Observer* observer : observers_) observer->OnClaim(event);
+  }
+
+ private:
+  const std::vector<Observer*> observers_;
 };
 
 }  // namespace tranche::claims

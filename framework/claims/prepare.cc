@@ -24,18 +24,49 @@ void AddHoldings(const std::vector<store::Holding>& holdings, std::vector<capaci
 }
 
 // Everything stored that counts against a device, but for the claim itself.
-absl::StatusOr<std::vector<capacity::Grant>> LiveGrants(store::Transaction& transaction, const store::ShareRow& row) {
+absl::StatusOr<std::vector<capacity::Grant>> LiveGrants(store::Transaction& transaction, const store::ShareRow& row, store::Holders holders) {
   std::vector<capacity::Grant> live;
-  TRANCHE_ASSIGN_OR_RETURN(const std::vector<store::Holding> holdings,
-                           transaction.HoldingsOfPhysical(row.backend, row.physical, row.key.driver, row.key.claim_uid));
+  const store::ClaimKey own{row.key.driver, row.key.claim_uid};
+  TRANCHE_ASSIGN_OR_RETURN(const std::vector<store::Holding> holdings, transaction.HoldingsOfPhysical(row.backend, row.physical, own, holders));
   AddHoldings(holdings, live);
   for (const CounterUse& use : row.counters) {
-    TRANCHE_ASSIGN_OR_RETURN(
-        const std::vector<store::Holding> users,
-        transaction.HoldingsOfCounterSet(row.key.driver, use.counter_set, row.backend, row.physical, row.key.claim_uid));
+    TRANCHE_ASSIGN_OR_RETURN(const std::vector<store::Holding> users,
+                             transaction.HoldingsOfCounterSet(use.counter_set, row.backend, row.physical, own, holders));
     AddHoldings(users, live);
   }
   return live;
+}
+
+bool Compete(const store::ShareRow& holder, const store::ShareRow& row) {
+  if (holder.admin_access || holder.key.claim_uid == row.key.claim_uid) return false;
+  if (holder.backend == row.backend && holder.physical == row.physical) return true;
+  return holder.key.driver == row.key.driver && std::any_of(holder.counters.begin(), holder.counters.end(), [&](const CounterUse& held) {
+           return std::any_of(row.counters.begin(), row.counters.end(), [&](const CounterUse& use) { return use.counter_set == held.counter_set; });
+         });
+}
+
+// Who has what is missing. After a pod was deleted by force its share is given out again before its own claim is unprepared: an operator wants to know
+// whose end is awaited. Claims that are being released come first.
+absl::Status NameHolders(store::Transaction& transaction, const store::ShareRow& row, const absl::Status& refusal) {
+  if (!absl::IsResourceExhausted(refusal)) return refusal;
+  constexpr std::size_t kMostNamed = 3;
+  TRANCHE_ASSIGN_OR_RETURN(const std::vector<store::ShareRow> shares, transaction.Shares());
+  std::vector<const store::ShareRow*> holders;
+  for (const store::ShareRow& share : shares) {
+    if (Compete(share, row)) holders.push_back(&share);
+  }
+  std::stable_partition(holders.begin(), holders.end(), [](const auto* share) { return share->state == store::ShareState::kReleasing; });
+  std::string text;
+  for (std::size_t i = 0; i < std::min(holders.size(), kMostNamed); ++i) {
+    const ShareKey& key = holders[i]->key;
+    TRANCHE_ASSIGN_OR_RETURN(const auto claim, transaction.FindClaim(key.driver, key.claim_uid));
+    if (!claim.has_value()) continue;
+    Append(text, text.empty() ? "" : ", ", "claim ", claim->namespace_name, "/", claim->name, " (UID ", key.claim_uid, ", device ", key.device,
+           key.share_id.empty() ? "" : ", share ", key.share_id, claim->state == store::ClaimState::kUnpreparing ? ", being released" : "", ")");
+  }
+  if (text.empty()) return refusal;
+  if (holders.size() > kMostNamed) Append(text, " and ", holders.size() - kMostNamed, " more");
+  return absl::Status(refusal.code(), Cat(View(refusal.message()), "; it is held by ", text, ", of which one must be unprepared first; the kubelet retries"));
 }
 
 bool IsSubset(const std::vector<std::string>& inner, const std::vector<std::string>& outer) {
@@ -82,6 +113,7 @@ PrepareAnswers Claims::Impl::Prepare(const std::string& driver, const std::vecto
   WriteFiles(preparations);
   Finish(preparations);
   UndoFailed(preparations, AtLeast(deadline, kTimeToUndo));
+  NotifyPreparations(preparations);
 
   PrepareAnswers answers;
   for (const Preparation& preparation : preparations) {
@@ -205,10 +237,13 @@ absl::Status Claims::Impl::CheckOne(store::Transaction& transaction, Preparation
   for (std::size_t i = 0; i < preparation.resolved.size(); ++i) {
     const ResolvedShare& share = preparation.resolved[i];
     preparation.culprit = i;
-    TRANCHE_ASSIGN_OR_RETURN(std::vector<capacity::Grant> live, LiveGrants(transaction, share.row));
-    live.insert(live.end(), own.begin(), own.end());
     const capacity::Grant candidate = GrantOf(share.row);
-    TRANCHE_RETURN_IF_ERROR(capacity::CheckGrant(share.device, candidate, live, sets == snapshot.counter_sets.end() ? none : sets->second));
+    const auto check = [&](store::Holders holders) -> absl::Status {
+      TRANCHE_ASSIGN_OR_RETURN(std::vector<capacity::Grant> live, LiveGrants(transaction, share.row, holders));
+      live.insert(live.end(), own.begin(), own.end());
+      return capacity::CheckGrant(share.device, candidate, live, sets == snapshot.counter_sets.end() ? none : sets->second);
+    };
+    if (!check(store::Holders::kCounted).ok()) TRANCHE_RETURN_IF_ERROR(NameHolders(transaction, share.row, check(store::Holders::kNamed)));
     own.push_back(candidate);
   }
   preparation.culprit.reset();

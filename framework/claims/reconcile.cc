@@ -46,6 +46,10 @@ absl::StatusOr<std::vector<Repair>> Claims::Impl::Reconcile(const std::string& b
   RewriteFiles(work);
   RemoveOrphanShares(work, deadline);
   if (backend.empty()) RemoveOrphanFiles(work);
+  return Conclude(work);
+}
+
+absl::StatusOr<std::vector<Repair>> Claims::Impl::Conclude(const Reconciliation& work) const {
   if (work.errors.empty()) return work.repairs;
   std::string text;
   for (const absl::Status& error : work.errors) Append(text, text.empty() ? "" : "; ", View(error.message()));
@@ -77,7 +81,7 @@ absl::Status Claims::Impl::Load(Reconciliation& work) {
   std::vector<store::ClaimRow> claims;
   TRANCHE_RETURN_IF_ERROR(read_claims(claims));
   for (const store::ClaimRow& claim : claims) {
-    Lock(work, {claim.driver, claim.claim_uid});
+    if (work.only.empty() || work.only.contains({claim.driver, claim.claim_uid})) Lock(work, {claim.driver, claim.claim_uid});
   }
   std::map<ClaimId, StoredClaim> stored;
   TRANCHE_RETURN_IF_ERROR(dependencies_.store.Read([&](store::Transaction& transaction) -> absl::Status {
@@ -127,7 +131,9 @@ void Claims::Impl::ListBackends(Reconciliation& work, Deadline deadline) {
     for (const store::ShareRow& share : stored.shares) used.insert(share.backend);
   }
   names = used;
-  for (const auto& backend : dependencies_.inventory.Current()->configuration.backends) names.insert(backend.name);
+  if (work.only.empty()) {
+    for (const auto& backend : dependencies_.inventory.Current()->configuration.backends) names.insert(backend.name);
+  }
   for (const std::string& name : names) {
     if (!work.backend.empty() && name != work.backend) continue;
     const std::shared_ptr<backend::Backend> backend = dependencies_.backend(name);
@@ -152,24 +158,27 @@ void Claims::Impl::ListBackends(Reconciliation& work, Deadline deadline) {
 void Claims::Impl::Remake(Reconciliation& work, Deadline deadline) {
   std::map<std::string, std::vector<backend::PrepareItem>> items;
   for (const StoredClaim& stored : work.claims) {
+    bool drifted = false;
     for (const store::ShareRow& share : stored.shares) {
       const auto listed = work.listed.find(share.backend);
       if (listed == work.listed.end()) continue;
       const auto applied = listed->second.find(share.key);
       if (applied != listed->second.end() && applied->second.applied == AppliedState::kForeign) {
         AddRepair(work, "quarantined", share.key, "what is there in its place is not ours; it was left alone");
+        drifted = true;
         continue;
       }
-      const bool stored_complete = share.state == store::ShareState::kApplied && share.applied.has_value() &&
-                                   share.applied->applied == AppliedState::kComplete;
-      if (stored_complete && applied != listed->second.end() && applied->second.applied == AppliedState::kComplete) continue;
+      if (DriftOf(share, applied == listed->second.end() ? nullptr : &applied->second).empty()) continue;
       items[share.backend].push_back(ItemOf(stored.claim, share));
+      drifted = true;
     }
+    if (drifted) NotifyDrift(work, stored);
   }
   if (items.empty()) return;
   const auto answers = CallPrepare(items, deadline);
   TRANCHE_FAULT_POINT("claims.reconcile.after_backend");
   std::vector<const StoredClaim*> changed;
+  std::map<const StoredClaim*, absl::Status> failures;
   std::vector<ShareKey> made;
   for (StoredClaim& stored : work.claims) {
     bool differs = false;
@@ -186,27 +195,56 @@ void Claims::Impl::Remake(Reconciliation& work, Deadline deadline) {
       } else {
         if (share.applied.has_value()) share.applied->applied = AppliedState::kPartial;  // the next prepare asks the backend again
         work.errors.push_back(Annotate(status, Cat("re-make ", Describe(share.key))));
+        failures.emplace(&stored, work.errors.back());
       }
     }
     if (differs) changed.push_back(&stored);
   }
-  const absl::Status stored = StoreRemade(changed);
-  if (!stored.ok()) {
-    work.errors.push_back(Annotate(stored, "store what was re-made"));
+  const absl::StatusOr<std::set<const StoredClaim*>> kept = StoreRemade(changed);
+  if (!kept.ok()) {
+    work.errors.push_back(Annotate(kept.status(), "store what was re-made"));
     return;
   }
-  for (const ShareKey& key : made) AddRepair(work, "re-made", key, "it was stored and not, or only partly, applied");
+  std::vector<Release> superseded;
   for (const StoredClaim* claim : changed) {
+    if (!kept->contains(claim)) {
+      superseded.push_back({*claim, absl::OkStatus(), absl::OkStatus()});
+      continue;
+    }
     const absl::Status written = WriteCdi(claim->claim.driver, claim->claim.claim_uid, claim->shares);
     if (!written.ok()) work.errors.push_back(Annotate(written, "write the CDI file"));
+    const auto failure = failures.find(claim);
+    NoteRepair(*claim, failure == failures.end() ? absl::OkStatus() : failure->second);
+  }
+  for (const ShareKey& key : made) {
+    const bool ours = std::any_of(kept->begin(), kept->end(), [&key](const StoredClaim* claim) {
+      return claim->claim.driver == key.driver && claim->claim.claim_uid == key.claim_uid;
+    });
+    if (ours) AddRepair(work, "re-made", key, "it was stored and not, or only partly, applied");
+  }
+  TakeBack(work, std::move(superseded), deadline);
+}
+
+// Another host released these claims while their shares were being re-made here: what came after its release must go again. A claim that was prepared
+// anew since owns the same keys and is left alone.
+void Claims::Impl::TakeBack(Reconciliation& work, std::vector<Release> superseded, Deadline deadline) {
+  ReleaseAll(superseded, Actor::kReconcile, deadline);
+  for (const Release& release : superseded) {
+    const ClaimId id{release.stored.claim.driver, release.stored.claim.claim_uid};
+    std::erase_if(work.claims, [&id](const StoredClaim& stored) { return ClaimId{stored.claim.driver, stored.claim.claim_uid} == id; });
+    if (!release.status.ok() && !absl::IsAborted(release.status)) work.errors.push_back(release.status);
   }
 }
 
-absl::Status Claims::Impl::StoreRemade(const std::vector<const StoredClaim*>& claims) {
-  return dependencies_.store.Write([&](store::Transaction& transaction) -> absl::Status {
+// Those of `claims` that are still prepared as they were read.
+absl::StatusOr<std::set<const StoredClaim*>> Claims::Impl::StoreRemade(const std::vector<const StoredClaim*>& claims) {
+  std::set<const StoredClaim*> kept;
+  const absl::Status stored_all = dependencies_.store.Write([&](store::Transaction& transaction) -> absl::Status {
+    kept.clear();
     for (const StoredClaim* stored : claims) {
       TRANCHE_ASSIGN_OR_RETURN(const auto now, transaction.FindClaim(stored->claim.driver, stored->claim.claim_uid));
       if (!now.has_value() || now->epoch != stored->claim.epoch || now->state != store::ClaimState::kPrepared) continue;
+      kept.insert(stored);
       for (const store::ShareRow& share : stored->shares) {
         TRANCHE_RETURN_IF_ERROR(transaction.PutShare(share));
         const bool complete = share.applied.has_value() && share.applied->applied == AppliedState::kComplete;
@@ -216,6 +254,8 @@ absl::Status Claims::Impl::StoreRemade(const std::vector<const StoredClaim*>& cl
     }
     return absl::OkStatus();
   });
+  if (!stored_all.ok()) return stored_all;
+  return kept;
 }
 
 void Claims::Impl::RewriteFiles(Reconciliation& work) {
@@ -223,6 +263,10 @@ void Claims::Impl::RewriteFiles(Reconciliation& work) {
     const store::ClaimRow& claim = stored.claim;
     if (!HasEdits(stored) || cdi_.Read(claim.driver, claim.claim_uid).ok()) continue;
     const absl::Status written = WriteCdi(claim.driver, claim.claim_uid, stored.shares);
+    if (const auto now = Find({claim.driver, claim.claim_uid}); now.ok() && !now->has_value()) {
+      cdi_.Remove(claim.driver, claim.claim_uid).IgnoreError();  // another host released it meanwhile; the next comparison looks again
+      continue;
+    }
     if (written.ok()) {
       AddRepair(work, "rewritten", FirstKey(stored), cdi_.FilePath(claim.driver, claim.claim_uid));
     } else {

@@ -8,6 +8,18 @@
 #include "telemetry/log.h"
 
 namespace tranche::claims {
+namespace {
+
+store::ClaimRow ClaimOf(const std::string& driver, const ClaimReference& reference) {
+  store::ClaimRow claim;
+  claim.driver = driver;
+  claim.claim_uid = reference.uid;
+  claim.namespace_name = reference.namespace_name;
+  claim.name = reference.name;
+  return claim;
+}
+
+}  // namespace
 
 UnprepareAnswers Claims::Impl::Unprepare(const std::string& driver, const std::vector<ClaimReference>& claims, Deadline deadline) {
   std::map<std::string, ClaimReference> wanted;
@@ -28,6 +40,7 @@ UnprepareAnswers Claims::Impl::Unprepare(const std::string& driver, const std::v
       releases.push_back({**std::move(stored), absl::OkStatus(), absl::OkStatus()});
     } else {
       answers[uid] = cdi_.Remove(driver, uid);  // nothing is known of it, so nothing may be left of it
+      if (answers[uid].ok()) Notify(ClaimChange::kReleased, ClaimOf(driver, reference), {});
     }
   }
   ReleaseAll(releases, Actor::kKubelet, deadline);
@@ -46,6 +59,7 @@ void Claims::Impl::ReleaseAll(std::vector<Release>& releases, Actor actor, Deadl
   TRANCHE_FAULT_POINT("claims.unprepare.after_cdi");
   DeleteRows(releases, actor);
   TRANCHE_FAULT_POINT("claims.unprepare.after_delete");
+  NotifyReleases(releases);
   RejoinWhenDrained(releases);
 }
 
@@ -60,6 +74,7 @@ void Claims::Impl::MarkReleasing(std::vector<Release>& releases) {
       }
       if (!now.has_value()) continue;  // another host released it; the backend is asked all the same
       if (now->epoch != claim.epoch) {
+        release.superseded = true;
         release.status = absl::AbortedError(Cat("claim ", claim.claim_uid, " was prepared anew by another host process meanwhile; retry"));
         continue;
       }

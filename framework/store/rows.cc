@@ -11,7 +11,38 @@
 
 namespace tranche::store {
 
-// The two indexes of shares cover what the capacity check reads, in the order in which it groups: no sort, no look-up per share.
+// `holdings` counts equal shares, so that a capacity check reads a row per kind of share and not per share. Triggers keep it, in the transaction
+// that changes a share: no writer can forget it.
+#define TRANCHE_HOLDING_COLUMNS "backend, physical, driver, pool, device, mode, admin_access, consumed, counters"
+#define TRANCHE_NEW_HOLDING "NEW.backend, NEW.physical, NEW.driver, NEW.pool, NEW.device, NEW.mode, NEW.admin_access, NEW.consumed, NEW.counters"
+#define TRANCHE_OLD_HOLDING "OLD.backend, OLD.physical, OLD.driver, OLD.pool, OLD.device, OLD.mode, OLD.admin_access, OLD.consumed, OLD.counters"
+#define TRANCHE_COUNT_NEW                                                                                        \
+  "INSERT INTO holdings (" TRANCHE_HOLDING_COLUMNS ", shares) VALUES (" TRANCHE_NEW_HOLDING ", 1)"                \
+  " ON CONFLICT DO UPDATE SET shares = shares + 1;"
+#define TRANCHE_UNCOUNT_OLD                                                                                       \
+  "UPDATE holdings SET shares = shares - 1 WHERE (" TRANCHE_HOLDING_COLUMNS ") = (" TRANCHE_OLD_HOLDING ");"      \
+  "DELETE FROM holdings WHERE (" TRANCHE_HOLDING_COLUMNS ") = (" TRANCHE_OLD_HOLDING ") AND shares <= 0;"
+#define TRANCHE_HOLDINGS_SCHEMA                                                                                   \
+  "CREATE TABLE holdings (backend TEXT NOT NULL, physical TEXT NOT NULL, driver TEXT NOT NULL, pool TEXT NOT NULL, device TEXT NOT NULL," \
+  " mode TEXT NOT NULL, admin_access INTEGER NOT NULL, consumed TEXT NOT NULL, counters TEXT NOT NULL, shares INTEGER NOT NULL,"          \
+  " PRIMARY KEY (" TRANCHE_HOLDING_COLUMNS ")) WITHOUT ROWID;"                                                    \
+  "CREATE TRIGGER shares_count_insert AFTER INSERT ON shares BEGIN " TRANCHE_COUNT_NEW " END;"                    \
+  "CREATE TRIGGER shares_count_delete AFTER DELETE ON shares BEGIN " TRANCHE_UNCOUNT_OLD " END;"                  \
+  "CREATE TRIGGER shares_count_update AFTER UPDATE ON shares WHEN (" TRANCHE_OLD_HOLDING ") IS NOT (" TRANCHE_NEW_HOLDING ")" \
+  " BEGIN " TRANCHE_UNCOUNT_OLD TRANCHE_COUNT_NEW " END;"
+
+// From schema 1: an index over shares and a table of counters did what holdings does now.
+const char* const kUpgradeFrom1 =
+    "DROP INDEX IF EXISTS shares_by_physical; DROP TABLE IF EXISTS share_counters;" TRANCHE_HOLDINGS_SCHEMA;
+
+const char* const kRecountHoldings =
+    "DELETE FROM holdings; INSERT INTO holdings SELECT " TRANCHE_HOLDING_COLUMNS ", count(*) FROM shares GROUP BY " TRANCHE_HOLDING_COLUMNS;
+
+const char* const kWrongHoldings =
+    "SELECT count(*) FROM (SELECT * FROM (SELECT " TRANCHE_HOLDING_COLUMNS ", count(*) FROM shares GROUP BY " TRANCHE_HOLDING_COLUMNS
+    ") EXCEPT SELECT * FROM holdings UNION ALL SELECT * FROM (SELECT * FROM holdings EXCEPT SELECT " TRANCHE_HOLDING_COLUMNS
+    ", count(*) FROM shares GROUP BY " TRANCHE_HOLDING_COLUMNS "))";
+
 const char* const kSchema = R"sql(
 CREATE TABLE claims (
   driver TEXT NOT NULL, claim_uid TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, epoch INTEGER NOT NULL,
@@ -25,15 +56,7 @@ CREATE TABLE shares (
   admin_access INTEGER NOT NULL, result_index INTEGER NOT NULL, consumed TEXT NOT NULL, counters TEXT NOT NULL,
   policy_version TEXT NOT NULL, configuration TEXT NOT NULL, state TEXT NOT NULL, applied TEXT,
   PRIMARY KEY (driver, claim_uid, request, pool, device, share_id)) WITHOUT ROWID;
-CREATE INDEX shares_by_physical ON shares (backend, physical, driver, pool, device, mode, admin_access, consumed, counters, claim_uid);
-
-CREATE TABLE share_counters (
-  driver TEXT NOT NULL, counter_set TEXT NOT NULL, backend TEXT NOT NULL, physical TEXT NOT NULL, pool TEXT NOT NULL, device TEXT NOT NULL,
-  mode TEXT NOT NULL, admin_access INTEGER NOT NULL, counters TEXT NOT NULL,
-  claim_uid TEXT NOT NULL, request TEXT NOT NULL, share_id TEXT NOT NULL,
-  PRIMARY KEY (driver, counter_set, backend, physical, pool, device, mode, admin_access, counters, claim_uid, request, share_id)) WITHOUT ROWID;
-CREATE INDEX share_counters_by_claim ON share_counters (driver, claim_uid);
-
+)sql" TRANCHE_HOLDINGS_SCHEMA R"sql(
 CREATE TABLE policies (version TEXT NOT NULL PRIMARY KEY, json TEXT NOT NULL) WITHOUT ROWID;
 
 CREATE TABLE epochs (
@@ -111,6 +134,19 @@ AuditRecord ReadAudit(const Statement& row) {
   return record;
 }
 
+// The claim that asks is not counted: its own rows are few and found by their key.
+#define TRANCHE_COUNTED                                                                                                                     \
+  "SELECT " TRANCHE_HOLDING_COLUMNS ", shares - (SELECT count(*) FROM shares AS own WHERE own.driver = ? AND own.claim_uid = ?"             \
+  " AND (own.backend, own.physical, own.driver, own.pool, own.device, own.mode, own.admin_access, own.consumed, own.counters) ="           \
+  " (holdings.backend, holdings.physical, holdings.driver, holdings.pool, holdings.device, holdings.mode, holdings.admin_access,"         \
+  " holdings.consumed, holdings.counters)), '', '', '' FROM holdings"
+// The bare columns next to min() come from the row that has the minimum: the holder's.
+#define TRANCHE_NAMED "SELECT " TRANCHE_HOLDING_COLUMNS ", count(*), min(claim_uid), request, share_id FROM shares"
+
+bool Uses(const std::vector<CounterUse>& counters, std::string_view counter_set) {
+  return std::any_of(counters.begin(), counters.end(), [&](const CounterUse& use) { return use.counter_set == counter_set; });
+}
+
 }  // namespace
 
 absl::StatusOr<std::optional<ClaimRow>> SqlTransaction::FindClaim(const std::string& driver, const std::string& claim_uid) {
@@ -153,23 +189,6 @@ absl::StatusOr<std::vector<ShareRow>> SqlTransaction::SharesOfClaim(const std::s
   return ReadShares(std::move(statement));
 }
 
-absl::StatusOr<std::vector<ShareRow>> SqlTransaction::SharesOfPhysical(const std::string& backend, const std::string& physical) {
-  TRANCHE_ASSIGN_OR_RETURN(Statement statement,
-                           database_.Prepare("SELECT " TRANCHE_SHARE_COLUMNS " FROM shares WHERE backend = ? AND physical = ?"));
-  statement.Bind(backend).Bind(physical);
-  return ReadShares(std::move(statement));
-}
-
-absl::StatusOr<std::vector<ShareRow>> SqlTransaction::SharesOfCounterSet(const std::string& driver, const std::string& counter_set) {
-  TRANCHE_ASSIGN_OR_RETURN(
-      Statement statement,
-      database_.Prepare("SELECT " TRANCHE_SHARE_COLUMNS
-                        " FROM shares JOIN (SELECT DISTINCT driver, claim_uid, request, pool, device, share_id FROM share_counters"
-                        " WHERE driver = ? AND counter_set = ?) USING (driver, claim_uid, request, pool, device, share_id)"));
-  statement.Bind(driver).Bind(counter_set);
-  return ReadShares(std::move(statement));
-}
-
 absl::StatusOr<std::vector<ShareRow>> SqlTransaction::Shares() {
   TRANCHE_ASSIGN_OR_RETURN(
       Statement statement,
@@ -177,58 +196,57 @@ absl::StatusOr<std::vector<ShareRow>> SqlTransaction::Shares() {
   return ReadShares(std::move(statement));
 }
 
-absl::StatusOr<std::vector<Holding>> SqlTransaction::HoldingsOfPhysical(const std::string& backend, const std::string& physical,
-                                                                        const std::string& except_driver,
-                                                                        const std::string& except_claim_uid) {
-  // The bare columns next to min() come from the row that has the minimum: the holder's.
-  TRANCHE_ASSIGN_OR_RETURN(
-      Statement statement,
-      database_.Prepare("SELECT driver, pool, device, mode, admin_access, consumed, counters, count(*), min(claim_uid), request, share_id"
-                        " FROM shares INDEXED BY shares_by_physical WHERE backend = ? AND physical = ? AND NOT (driver = ? AND claim_uid = ?)"
-                        " GROUP BY driver, pool, device, mode, admin_access, consumed, counters"));
-  statement.Bind(backend).Bind(physical).Bind(except_driver).Bind(except_claim_uid);
+absl::StatusOr<std::vector<Holding>> SqlTransaction::ReadHoldings(Statement statement, std::string_view counter_set) {
   std::vector<Holding> holdings;
   while (true) {
     TRANCHE_ASSIGN_OR_RETURN(const bool row, statement.Step());
     if (!row) return holdings;
     Holding holding;
-    holding.holder = {statement.Text(8), statement.Text(9), statement.Text(0), statement.Text(1), statement.Text(2), statement.Text(10)};
-    holding.backend = backend;
-    holding.physical = physical;
-    TRANCHE_ASSIGN_OR_RETURN(holding.mode, ParseMode(statement.TextView(3)));
-    holding.admin_access = statement.Integer(4) != 0;
-    TRANCHE_ASSIGN_OR_RETURN(holding.consumed, DecodeAmounts(statement.TextView(5)));
-    TRANCHE_ASSIGN_OR_RETURN(holding.counters, DecodeCounters(statement.TextView(6)));
-    holding.shares = statement.Integer(7);
+    holding.shares = statement.Integer(9);
+    if (holding.shares <= 0) continue;  // all of them belong to the claim that asks
+    holding.backend = statement.Text(0);
+    holding.physical = statement.Text(1);
+    holding.holder = {statement.Text(10), statement.Text(11), statement.Text(2), statement.Text(3), statement.Text(4), statement.Text(12)};
+    TRANCHE_ASSIGN_OR_RETURN(holding.mode, ParseMode(statement.TextView(5)));
+    holding.admin_access = statement.Integer(6) != 0;
+    TRANCHE_ASSIGN_OR_RETURN(holding.counters, DecodeCounters(statement.TextView(8)));
+    if (!counter_set.empty() && !Uses(holding.counters, counter_set)) continue;
+    TRANCHE_ASSIGN_OR_RETURN(holding.consumed, DecodeAmounts(statement.TextView(7)));
     for (auto& [name, amount] : holding.consumed) amount = amount.Times(holding.shares);
     holdings.push_back(std::move(holding));
   }
 }
 
-absl::StatusOr<std::vector<Holding>> SqlTransaction::HoldingsOfCounterSet(const std::string& driver, const std::string& counter_set,
-                                                                          const std::string& except_backend,
-                                                                          const std::string& except_physical,
-                                                                          const std::string& except_claim_uid) {
-  TRANCHE_ASSIGN_OR_RETURN(
-      Statement statement,
-      database_.Prepare("SELECT backend, physical, pool, device, mode, admin_access, counters, count(*), min(claim_uid), request, share_id"
-                        " FROM share_counters WHERE driver = ? AND counter_set = ? AND NOT (backend = ? AND physical = ?) AND claim_uid <> ?"
-                        " GROUP BY backend, physical, pool, device, mode, admin_access, counters"));
-  statement.Bind(driver).Bind(counter_set).Bind(except_backend).Bind(except_physical).Bind(except_claim_uid);
-  std::vector<Holding> holdings;
-  while (true) {
-    TRANCHE_ASSIGN_OR_RETURN(const bool row, statement.Step());
-    if (!row) return holdings;
-    Holding holding;
-    holding.holder = {statement.Text(8), statement.Text(9), driver, statement.Text(2), statement.Text(3), statement.Text(10)};
-    holding.backend = statement.Text(0);
-    holding.physical = statement.Text(1);
-    TRANCHE_ASSIGN_OR_RETURN(holding.mode, ParseMode(statement.TextView(4)));
-    holding.admin_access = statement.Integer(5) != 0;
-    TRANCHE_ASSIGN_OR_RETURN(holding.counters, DecodeCounters(statement.TextView(6)));
-    holding.shares = statement.Integer(7);
-    holdings.push_back(std::move(holding));
+absl::StatusOr<std::vector<Holding>> SqlTransaction::HoldingsOfPhysical(const std::string& backend, const std::string& physical,
+                                                                        const ClaimKey& except, Holders holders) {
+  if (holders == Holders::kCounted) {
+    TRANCHE_ASSIGN_OR_RETURN(Statement statement, database_.Prepare(TRANCHE_COUNTED " WHERE backend = ? AND physical = ?"));
+    statement.Bind(except.driver).Bind(except.claim_uid).Bind(backend).Bind(physical);
+    return ReadHoldings(std::move(statement), "");
   }
+  TRANCHE_ASSIGN_OR_RETURN(Statement statement,
+                           database_.Prepare(TRANCHE_NAMED " WHERE backend = ? AND physical = ? AND NOT (driver = ? AND claim_uid = ?)"
+                                             " GROUP BY " TRANCHE_HOLDING_COLUMNS));
+  statement.Bind(backend).Bind(physical).Bind(except.driver).Bind(except.claim_uid);
+  return ReadHoldings(std::move(statement), "");
+}
+
+absl::StatusOr<std::vector<Holding>> SqlTransaction::HoldingsOfCounterSet(const std::string& counter_set, const std::string& except_backend,
+                                                                          const std::string& except_physical, const ClaimKey& except,
+                                                                          Holders holders) {
+  const std::string& driver = except.driver;  // counter sets are a driver's own
+  if (holders == Holders::kCounted) {
+    TRANCHE_ASSIGN_OR_RETURN(
+        Statement statement,
+        database_.Prepare(TRANCHE_COUNTED " WHERE driver = ? AND instr(counters, ?) AND NOT (backend = ? AND physical = ?)"));
+    statement.Bind(driver).Bind(except.claim_uid).Bind(driver).Bind(counter_set).Bind(except_backend).Bind(except_physical);
+    return ReadHoldings(std::move(statement), counter_set);
+  }
+  TRANCHE_ASSIGN_OR_RETURN(Statement statement,
+                           database_.Prepare(TRANCHE_NAMED " WHERE driver = ? AND instr(counters, ?) AND NOT (backend = ? AND physical = ?)"
+                                             " AND claim_uid <> ? GROUP BY " TRANCHE_HOLDING_COLUMNS));
+  statement.Bind(driver).Bind(counter_set).Bind(except_backend).Bind(except_physical).Bind(except.claim_uid);
+  return ReadHoldings(std::move(statement), counter_set);
 }
 
 absl::StatusOr<std::vector<OfferInUse>> SqlTransaction::OffersInUse() {
@@ -289,33 +307,18 @@ absl::Status SqlTransaction::PutClaim(const ClaimRow& row) {
   return statement.Bind(ToNanoseconds(row.created_at)).Bind(ToNanoseconds(row.updated_at)).Run();
 }
 
-absl::Status SqlTransaction::PutCounterSets(const ShareRow& row, const std::string& counters) {
-  TRANCHE_ASSIGN_OR_RETURN(Statement remove,
-                           database_.Prepare("DELETE FROM share_counters WHERE driver = ? AND claim_uid = ? AND request = ? AND pool = ?"
-                                             " AND device = ? AND share_id = ?"));
-  const ShareKey& key = row.key;
-  TRANCHE_RETURN_IF_ERROR(
-      remove.Bind(key.driver).Bind(key.claim_uid).Bind(key.request).Bind(key.pool).Bind(key.device).Bind(key.share_id).Run());
-  for (const CounterUse& use : row.counters) {
-    TRANCHE_ASSIGN_OR_RETURN(Statement insert,
-                             database_.Prepare("INSERT OR REPLACE INTO share_counters (driver, counter_set, backend, physical, pool, device, mode,"
-                                               " admin_access, counters, claim_uid, request, share_id)"
-                                               " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
-    insert.Bind(key.driver).Bind(use.counter_set).Bind(row.backend).Bind(row.physical).Bind(key.pool).Bind(key.device);
-    insert.Bind(ModeName(row.mode)).Bind(std::int64_t{row.admin_access}).Bind(counters).Bind(key.claim_uid).Bind(key.request);
-    TRANCHE_RETURN_IF_ERROR(insert.Bind(key.share_id).Run());
-  }
-  return absl::OkStatus();
-}
-
 absl::Status SqlTransaction::PutShare(const ShareRow& row) {
   TRANCHE_RETURN_IF_ERROR(CheckWritable());
   TRANCHE_ASSIGN_OR_RETURN(const std::string consumed, EncodeAmounts(row.consumed));
   TRANCHE_ASSIGN_OR_RETURN(const std::string counters, EncodeCounters(row.counters));
-  TRANCHE_RETURN_IF_ERROR(PutCounterSets(row, counters));
-  TRANCHE_ASSIGN_OR_RETURN(Statement statement,
-                           database_.Prepare("INSERT OR REPLACE INTO shares (" TRANCHE_SHARE_COLUMNS
-                                             ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+  TRANCHE_ASSIGN_OR_RETURN(
+      Statement statement,
+      database_.Prepare("INSERT INTO shares (" TRANCHE_SHARE_COLUMNS ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+                        " ON CONFLICT DO UPDATE SET backend = excluded.backend, physical = excluded.physical, offer = excluded.offer,"
+                        " device_class = excluded.device_class, mode = excluded.mode, admin_access = excluded.admin_access,"
+                        " result_index = excluded.result_index, consumed = excluded.consumed, counters = excluded.counters,"
+                        " policy_version = excluded.policy_version, configuration = excluded.configuration, state = excluded.state,"
+                        " applied = excluded.applied"));
   const ShareKey& key = row.key;
   statement.Bind(key.driver).Bind(key.claim_uid).Bind(key.request).Bind(key.pool).Bind(key.device).Bind(key.share_id);
   statement.Bind(row.backend).Bind(row.physical).Bind(row.offer).Bind(row.device_class).Bind(ModeName(row.mode));
@@ -329,7 +332,6 @@ absl::Status SqlTransaction::DeleteClaim(const std::string& driver, const std::s
   TRANCHE_RETURN_IF_ERROR(CheckWritable());
   TRANCHE_ASSIGN_OR_RETURN(const std::int64_t last, LastEpoch(driver, claim_uid));
   if (last > 0) TRANCHE_RETURN_IF_ERROR(KeepEpoch(driver, claim_uid, last));  // its day begins now
-  TRANCHE_RETURN_IF_ERROR(Run("DELETE FROM share_counters WHERE driver = ? AND claim_uid = ?", driver, claim_uid));
   TRANCHE_RETURN_IF_ERROR(Run("DELETE FROM shares WHERE driver = ? AND claim_uid = ?", driver, claim_uid));
   return Run("DELETE FROM claims WHERE driver = ? AND claim_uid = ?", driver, claim_uid);
 }

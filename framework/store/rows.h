@@ -2,6 +2,8 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "store/database.h"
 #include "store/store.h"
@@ -9,10 +11,15 @@
 namespace tranche::store {
 
 inline constexpr std::int64_t kApplicationId = 0x54524348;  // "TRCH"
-inline constexpr std::int64_t kSchemaVersion = 1;
+inline constexpr std::int64_t kSchemaVersion = 2;
 
 // Tables, indexes and triggers of kSchemaVersion, for an empty file.
 extern const char* const kSchema;
+// What brings a file of schema 1 to schema 2, before a recount.
+extern const char* const kUpgradeFrom1;
+// Fills `holdings` from `shares`; and how many of its rows are not what a count of the shares gives.
+extern const char* const kRecountHoldings;
+extern const char* const kWrongHoldings;
 
 // A transaction that is already begun on `database`; whoever began it ends it.
 class SqlTransaction final : public Transaction {
@@ -23,14 +30,11 @@ class SqlTransaction final : public Transaction {
   absl::StatusOr<std::optional<ClaimRow>> FindClaim(const std::string& driver, const std::string& claim_uid) override;
   absl::StatusOr<std::vector<ClaimRow>> Claims() override;
   absl::StatusOr<std::vector<ShareRow>> SharesOfClaim(const std::string& driver, const std::string& claim_uid) override;
-  absl::StatusOr<std::vector<ShareRow>> SharesOfPhysical(const std::string& backend, const std::string& physical) override;
-  absl::StatusOr<std::vector<ShareRow>> SharesOfCounterSet(const std::string& driver, const std::string& counter_set) override;
   absl::StatusOr<std::vector<ShareRow>> Shares() override;
-  absl::StatusOr<std::vector<Holding>> HoldingsOfPhysical(const std::string& backend, const std::string& physical, const std::string& except_driver,
-                                                          const std::string& except_claim_uid) override;
-  absl::StatusOr<std::vector<Holding>> HoldingsOfCounterSet(const std::string& driver, const std::string& counter_set,
-                                                            const std::string& except_backend, const std::string& except_physical,
-                                                            const std::string& except_claim_uid) override;
+  absl::StatusOr<std::vector<Holding>> HoldingsOfPhysical(const std::string& backend, const std::string& physical, const ClaimKey& except,
+                                                          Holders holders) override;
+  absl::StatusOr<std::vector<Holding>> HoldingsOfCounterSet(const std::string& counter_set, const std::string& except_backend,
+                                                            const std::string& except_physical, const ClaimKey& except, Holders holders) override;
   absl::StatusOr<std::vector<OfferInUse>> OffersInUse() override;
   absl::StatusOr<std::optional<PolicyRow>> FindPolicy(const std::string& version) override;
   absl::StatusOr<std::int64_t> LastEpoch(const std::string& driver, const std::string& claim_uid) override;
@@ -46,9 +50,9 @@ class SqlTransaction final : public Transaction {
  private:
   absl::Status CheckWritable() const;
   absl::Status KeepEpoch(const std::string& driver, const std::string& claim_uid, std::int64_t epoch);
-  absl::Status PutCounterSets(const ShareRow& row, const std::string& counters);
   absl::Status Run(const char* sql, const std::string& first, const std::string& second);
   absl::StatusOr<std::vector<ShareRow>> ReadShares(Statement statement);
+  absl::StatusOr<std::vector<Holding>> ReadHoldings(Statement statement, std::string_view counter_set);  // of that set; "": all
 
   Database& database_;
   const Access access_;

@@ -21,6 +21,7 @@
 #include "store/codec.h"
 #include "store/database.h"
 #include "store/rows.h"
+#include "telemetry/log.h"
 
 namespace tranche::store {
 namespace {
@@ -79,7 +80,7 @@ absl::StatusOr<Identity> Identify(Database& database) {
 
 absl::Status CheckIdentity(const std::string& path, const Identity& identity) {
   if (identity.application_id != kApplicationId) return NotOurs(path, "this SQLite file belongs to another program");
-  if (identity.schema_version == kSchemaVersion) return absl::OkStatus();
+  if (identity.schema_version > 0 && identity.schema_version <= kSchemaVersion) return absl::OkStatus();
   return absl::FailedPreconditionError(Cat(path, ": the store has schema ", identity.schema_version, ", this program knows ",
                                                     kSchemaVersion, "; run a version that is at least as new as the one that wrote it"));
 }
@@ -96,16 +97,34 @@ absl::Status UseWriteAheadLog(Database& database) {
   }
 }
 
-absl::Status CreateSchema(Database& database) {
+absl::Status InTransaction(Database& database, const std::function<absl::Status()>& change) {
   TRANCHE_RETURN_IF_ERROR(database.Execute("BEGIN IMMEDIATE"));
-  const absl::StatusOr<Identity> now = Identify(database);  // another host may have been faster
-  absl::Status status = now.status();
-  if (now.ok() && now->empty()) {
-    status = database.Execute(Cat(kSchema, "PRAGMA application_id = ", kApplicationId, "; PRAGMA user_version = ", kSchemaVersion, ";"));
-  }
+  absl::Status status = change();
   if (status.ok()) status = database.Execute("COMMIT");
   if (!status.ok() && database.InTransaction()) database.Execute("ROLLBACK").IgnoreError();
   return status;
+}
+
+absl::Status CreateSchema(Database& database) {
+  return InTransaction(database, [&]() -> absl::Status {
+    TRANCHE_ASSIGN_OR_RETURN(const Identity now, Identify(database));  // another host may have been faster
+    if (!now.empty()) return absl::OkStatus();
+    return database.Execute(Cat(kSchema, "PRAGMA application_id = ", kApplicationId, "; PRAGMA user_version = ", kSchemaVersion, ";"));
+  });
+}
+
+// To the schema of this program, and with the counts that the shares give: a count that is wrong would let too much be granted.
+absl::Status BringUpToDate(const std::string& path, Database& database) {
+  return InTransaction(database, [&]() -> absl::Status {
+    TRANCHE_ASSIGN_OR_RETURN(const Identity now, Identify(database));
+    if (now.schema_version == 1) {
+      TRANCHE_RETURN_IF_ERROR(database.Execute(Cat(kUpgradeFrom1, "PRAGMA user_version = ", kSchemaVersion, ";", kRecountHoldings)));
+    }
+    TRANCHE_ASSIGN_OR_RETURN(const std::int64_t wrong, database.QueryInteger(kWrongHoldings));
+    if (wrong == 0) return absl::OkStatus();
+    LogError("the store's counts of shares did not match its shares; they were counted anew", {{"store", path}, {"rows", std::to_string(wrong)}});
+    return database.Execute(kRecountHoldings);
+  });
 }
 
 absl::Status CheckPages(const std::string& path, Database& database) {
@@ -259,6 +278,7 @@ absl::StatusOr<std::unique_ptr<Database>> OpenWriter(const std::string& path) {
   TRANCHE_RETURN_IF_ERROR(UseWriteAheadLog(*database));
   // FULL: a commit is on disk before it is answered. recursive_triggers: REPLACE must not slip past the audit triggers.
   TRANCHE_RETURN_IF_ERROR(database->Execute("PRAGMA synchronous = FULL; PRAGMA recursive_triggers = ON; PRAGMA trusted_schema = OFF"));
+  TRANCHE_RETURN_IF_ERROR(Annotate(BringUpToDate(path, *database), path));
   TRANCHE_RETURN_IF_ERROR(ForgetOldEpochs(*database));
   return database;
 }

@@ -57,7 +57,7 @@ struct ShareRow {
 
 // Shares that are equal in everything the capacity sums look at, added up: a device with a thousand equal shares is one holding.
 struct Holding {
-  ShareKey holder;                       // one of the shares
+  ShareKey holder;                       // one of the shares; kCounted leaves its claim, request and shareID empty
   std::string backend, physical;
   Mode mode = Mode::kShare;
   bool admin_access = false;
@@ -65,6 +65,13 @@ struct Holding {
   std::vector<CounterUse> counters;      // of one: a device is charged once
   std::int64_t shares = 1;
   friend bool operator==(const Holding&, const Holding&) = default;
+};
+
+// kCounted takes the same time for any number of equal shares; kNamed looks at every share, for a message that names a holder.
+enum class Holders { kCounted, kNamed };
+
+struct ClaimKey {
+  std::string driver, claim_uid;
 };
 
 // A device with live shares and the offer they came from.
@@ -85,18 +92,14 @@ class Transaction {                      // reads see the transaction's own writ
   virtual absl::StatusOr<std::optional<ClaimRow>> FindClaim(const std::string& driver, const std::string& claim_uid) = 0;
   virtual absl::StatusOr<std::vector<ClaimRow>> Claims() = 0;
   virtual absl::StatusOr<std::vector<ShareRow>> SharesOfClaim(const std::string& driver, const std::string& claim_uid) = 0;
-  // Shares that touch a physical device, by whatever offer and driver.
-  virtual absl::StatusOr<std::vector<ShareRow>> SharesOfPhysical(const std::string& backend, const std::string& physical) = 0;
-  // Shares whose counters name this set.
-  virtual absl::StatusOr<std::vector<ShareRow>> SharesOfCounterSet(const std::string& driver, const std::string& counter_set) = 0;
   virtual absl::StatusOr<std::vector<ShareRow>> Shares() = 0;
   // For the capacity check: what touches a physical device, without the shares of one claim (which is being prepared). Exact sums.
-  virtual absl::StatusOr<std::vector<Holding>> HoldingsOfPhysical(const std::string& backend, const std::string& physical,
-                                                                  const std::string& except_driver, const std::string& except_claim_uid) = 0;
-  // The same for a counter set, without what touches the given physical device: the two lists are disjoint.
-  virtual absl::StatusOr<std::vector<Holding>> HoldingsOfCounterSet(const std::string& driver, const std::string& counter_set,
-                                                                    const std::string& except_backend, const std::string& except_physical,
-                                                                    const std::string& except_claim_uid) = 0;
+  virtual absl::StatusOr<std::vector<Holding>> HoldingsOfPhysical(const std::string& backend, const std::string& physical, const ClaimKey& except,
+                                                                  Holders holders) = 0;
+  // The same for a counter set of the claim's driver, without what touches the given physical device: the two lists are disjoint.
+  virtual absl::StatusOr<std::vector<Holding>> HoldingsOfCounterSet(const std::string& counter_set, const std::string& except_backend,
+                                                                    const std::string& except_physical, const ClaimKey& except,
+                                                                    Holders holders) = 0;
   virtual absl::StatusOr<std::vector<OfferInUse>> OffersInUse() = 0;
   virtual absl::StatusOr<std::optional<PolicyRow>> FindPolicy(const std::string& version) = 0;
   // Highest epoch ever used for the claim (kept after the claim's rows are gone, for one day at least); 0 when never.

@@ -282,6 +282,7 @@ TEST_F(DraServerTest, TheDeadlineIsTheClientsButAtMostFortySeconds) {
   ASSERT_TRUE(Stub()->NodePrepareResources(&unbounded, request, &response).ok());
   bounded.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(15));
   ASSERT_TRUE(Stub()->NodePrepareResources(&bounded, request, &response).ok());
+  const std::lock_guard<std::mutex> lock(mutex);
   ASSERT_EQ(left.size(), 2U);
   EXPECT_GT(left[0], std::chrono::seconds(35));
   EXPECT_LE(left[0], std::chrono::seconds(40));
