@@ -7,7 +7,7 @@ export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 DEMO_TARGETS := tranched tranchectl vnic_tc vnic-attach tranche-demo
 
-.PHONY: help setup demo test unit test-asan test-tsan fuzz bench format lint check-includes clean
+.PHONY: help setup demo test unit test-asan test-tsan fuzz bench cluster-up cluster-down test-cluster format lint check-includes clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -48,6 +48,17 @@ fuzz: ## run each fuzz target with libFuzzer for FUZZ_SECONDS (20) on top of the
 bench: build/release/build.ninja ## measure the host; writes build/bench/host.json (needs root)
 	@cmake --build --preset release -j $(JOBS)
 	@mkdir -p build/bench && build/release/bin/tranche-bench --output build/bench/host.json
+
+cluster-up: ## start a one-node Kubernetes in private namespaces (needs root; the first time builds it: 15-35 minutes); test/cluster/README.md
+	@tools/setup --with-cluster
+	@test/cluster/tools/node up
+
+cluster-down: ## end that node; nothing of it is left
+	@test/cluster/tools/node down
+
+test-cluster: ## the tests on a real Kubernetes node (needs root); TEST=Name runs one
+	@tools/setup --with-cluster
+	@test/cluster/tools/test $(if $(TEST),-test.run '$(TEST)')
 
 format: ## format the sources in place
 	@tools/setup --with-clang
