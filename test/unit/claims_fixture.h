@@ -304,6 +304,7 @@ class Node {
     }).ok());
     return row;
   }
+  const std::string& root() const { return root_; }
   cdi::Directory Cdi() const { return cdi::Directory(root_ + "/cdi"); }
   std::set<std::string> Files() const {
     const auto claims_with_files = Cdi().ListClaims(kDriver);
