@@ -65,7 +65,7 @@ AuditRecord MakeAudit(Actor actor, std::string_view action, const store::ClaimRo
                       const absl::Status& outcome) {
   AuditRecord record;
   record.at = std::chrono::system_clock::now();
-  record.actor = actor == Actor::kKubelet ? "kubelet" : "reconcile";
+  record.actor = actor == Actor::kKubelet ? "kubelet" : actor == Actor::kOperator ? "operator" : "reconcile";
   record.action = action;
   record.tenant = claim.namespace_name;
   record.claim = claim.name;
@@ -223,6 +223,12 @@ absl::StatusOr<std::vector<Repair>> Claims::Reconcile(const std::string& backend
 absl::StatusOr<std::vector<Repair>> Claims::VerifyAll(Deadline deadline) { return impl_->VerifyAll(deadline); }
 
 std::optional<WallTime> Claims::VerifiedAt(const std::string& backend) const { return impl_->VerifiedAt(backend); }
+
+std::vector<UnknownShare> Claims::Unknown() const { return impl_->Unknown(); }
+
+absl::StatusOr<std::vector<ShareKey>> Claims::ReleaseUnknown(const std::string& claim_uid, Deadline deadline) {
+  return impl_->ReleaseUnknown(claim_uid, deadline);
+}
 
 std::vector<inventory::HeldOffer> Claims::HeldOffers() const { return impl_->HeldOffers(); }
 

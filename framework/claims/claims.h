@@ -49,10 +49,18 @@ using UnprepareAnswers = std::map<std::string, absl::Status>;
 
 // One difference that reconcile found, and what it did.
 struct Repair {
-  std::string what;      // "finished" | "undone" | "re-made" | "rewritten" | "removed orphan" | "quarantined"
+  std::string what;      // "finished" | "undone" | "re-made" | "rewritten" | "removed orphan" | "quarantined" | "unknown"
   ShareKey key;
   std::string detail;
   friend bool operator==(const Repair&, const Repair&) = default;
+};
+
+// In force at a backend, and the store has never granted it: the store is new, was emptied or restored. It stays until its claim is prepared (it is
+// known then) or unprepared, or an operator releases it. Its capacity is charged by the backend alone.
+struct UnknownShare {
+  ShareKey key;
+  std::string backend, state;
+  friend bool operator==(const UnknownShare&, const UnknownShare&) = default;
 };
 
 struct Dependencies {
@@ -92,6 +100,11 @@ class Claims {
   absl::StatusOr<std::vector<Repair>> VerifyAll(Deadline deadline);
   // When every share of this backend was last found as granted by VerifyAll; the store has it every kVerifiedWriteInterval only.
   std::optional<WallTime> VerifiedAt(const std::string& backend) const;
+
+  // As the last Reconcile found them.
+  std::vector<UnknownShare> Unknown() const;
+  // Takes the unknown shares of one claim away; of all when `claim_uid` is empty. NotFound: it has none. What was released.
+  absl::StatusOr<std::vector<ShareKey>> ReleaseUnknown(const std::string& claim_uid, Deadline deadline);
 
   // Offers with live shares, for the inventory.
   std::vector<inventory::HeldOffer> HeldOffers() const;

@@ -65,7 +65,7 @@ struct Preparation {
 };
 
 // Who is the author of audit records.
-enum class Actor { kKubelet, kReconcile };
+enum class Actor { kKubelet, kReconcile, kOperator };
 
 // One claim to release, and how it ended.
 struct Release {
@@ -88,6 +88,19 @@ struct Reconciliation {
   std::vector<absl::Status> errors;
 };
 
+// What reconcile found in force that the store knows nothing of. Thread-safe.
+class UnknownShares {
+ public:
+  void Replace(const std::string& backend, const std::vector<UnknownShare>& shares);
+  void Forget(const ClaimId& id);
+  std::vector<UnknownShare> Of(const ClaimId& id) const;
+  std::vector<UnknownShare> All() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<ShareKey, UnknownShare> shares_;
+};
+
 class Claims::Impl {
  public:
   explicit Impl(Dependencies dependencies);
@@ -97,6 +110,8 @@ class Claims::Impl {
   absl::StatusOr<std::vector<Repair>> Reconcile(const std::string& backend, Deadline deadline);
   absl::StatusOr<std::vector<Repair>> VerifyAll(Deadline deadline);
   std::optional<WallTime> VerifiedAt(const std::string& backend) const;
+  std::vector<UnknownShare> Unknown() const { return unknown_.All(); }
+  absl::StatusOr<std::vector<ShareKey>> ReleaseUnknown(const std::string& claim_uid, Deadline deadline);
   std::vector<inventory::HeldOffer> HeldOffers() const;
 
  private:
@@ -146,8 +161,13 @@ class Claims::Impl {
   void TakeBack(Reconciliation& work, std::vector<Release> superseded, Deadline deadline);
   void RewriteFiles(Reconciliation& work);
   void RemoveOrphanShares(Reconciliation& work, Deadline deadline);
-  bool IsOrphan(Reconciliation& work, const ShareKey& key);
+  bool IsOrphanFile(Reconciliation& work, const ClaimId& id);
   void RemoveOrphanFiles(Reconciliation& work);
+
+  // unknown.cc
+  enum class Origin { kStored, kReleased, kUnknown };  // has a row, or a call is at work; had one; never had one
+  Origin OriginOf(Reconciliation& work, const ShareKey& key);
+  Release ReleaseOf(const store::ClaimRow& claim, const std::vector<UnknownShare>& unknown) const;
   absl::StatusOr<std::vector<Repair>> Conclude(const Reconciliation& work) const;
 
   // verify.cc. Differences are looked for without a lock and looked at again, and repaired, under the locks of the claims in question.
@@ -168,11 +188,15 @@ class Claims::Impl {
   Dependencies dependencies_;
   cdi::Directory cdi_;
   ClaimLocks locks_;
+  UnknownShares unknown_;
   mutable std::mutex verified_mutex_;
   std::map<std::string, WallTime> verified_at_;  // by backend
   std::map<ClaimId, Deadline> repair_again_;     // claims whose repair failed: not before
   std::atomic<bool> announced_ = false;          // the observer has heard of every claim that was prepared before the start
 };
+
+// The limit of the same capacity and direction; null: none.
+const LimitInForce* FindLimit(const AppliedShare& applied, const LimitInForce& like);
 
 // In words, how what is listed differs from what the share was granted; empty: it does not. Null: nothing is listed.
 std::string DriftOf(const store::ShareRow& share, const AppliedShare* listed);

@@ -275,31 +275,23 @@ void Claims::Impl::RewriteFiles(Reconciliation& work) {
   }
 }
 
-// With the claim's lock held, so that no call of this process is about to store it; another process stores its intent before it applies.
-bool Claims::Impl::IsOrphan(Reconciliation& work, const ShareKey& key) {
-  const ClaimId id{key.driver, key.claim_uid};
-  if (!Lock(work, id)) return false;
-  const absl::StatusOr<std::optional<StoredClaim>> stored = Find(id);
-  if (!stored.ok()) {
-    work.errors.push_back(stored.status());
-    return false;
-  }
-  if (!stored->has_value()) return true;
-  const auto& shares = (*stored)->shares;
-  return std::none_of(shares.begin(), shares.end(), [&](const store::ShareRow& share) { return share.key == key; });
-}
-
 void Claims::Impl::RemoveOrphanShares(Reconciliation& work, Deadline deadline) {
   for (const auto& [name, listed] : work.listed) {
     std::vector<backend::UnprepareItem> orphans;
+    std::vector<UnknownShare> unknown;
     for (const auto& [key, applied] : listed) {
       if (work.known.contains(key)) continue;
       if (applied.applied == AppliedState::kForeign || !work.drivers.contains(key.driver)) {
         AddRepair(work, "quarantined", key, Cat("backend '", name, "' lists it, but it is not ours; it was left alone"));
-      } else if (IsOrphan(work, key)) {
-        orphans.push_back({key, applied.state});
+        continue;
       }
+      const Origin origin = OriginOf(work, key);
+      if (origin == Origin::kReleased) orphans.push_back({key, applied.state});
+      if (origin != Origin::kUnknown) continue;
+      unknown.push_back({key, name, applied.state});
+      AddRepair(work, "unknown", key, Cat("backend '", name, "' has it in force, but this store never granted it; it was left in force"));
     }
+    unknown_.Replace(name, unknown);
     const std::shared_ptr<backend::Backend> backend = orphans.empty() ? nullptr : dependencies_.backend(name);
     if (backend == nullptr) continue;
     for (const backend::UnprepareOutcome& outcome : backend->Unprepare(orphans, deadline)) {
@@ -312,6 +304,13 @@ void Claims::Impl::RemoveOrphanShares(Reconciliation& work, Deadline deadline) {
   }
 }
 
+// The file of a share that the store never granted goes with the share: its container may be started again.
+bool Claims::Impl::IsOrphanFile(Reconciliation& work, const ClaimId& id) {
+  const absl::StatusOr<std::optional<StoredClaim>> stored = Find(id);
+  if (!stored.ok() || stored->has_value()) return false;
+  return unknown_.Of(id).empty() && (work.errors.empty() || OriginOf(work, {id.second, "", id.first, "", "", ""}) == Origin::kReleased);
+}
+
 void Claims::Impl::RemoveOrphanFiles(Reconciliation& work) {
   for (const std::string& driver : work.drivers) {
     const absl::StatusOr<std::vector<std::string>> claims = cdi_.ListClaims(driver);
@@ -321,8 +320,7 @@ void Claims::Impl::RemoveOrphanFiles(Reconciliation& work) {
     }
     for (const std::string& uid : *claims) {
       if (!Lock(work, {driver, uid})) continue;
-      const absl::StatusOr<std::optional<StoredClaim>> stored = Find({driver, uid});
-      if (!stored.ok() || stored->has_value()) continue;
+      if (!IsOrphanFile(work, {driver, uid})) continue;
       const absl::Status removed = cdi_.Remove(driver, uid);
       if (removed.ok()) {
         AddRepair(work, "removed orphan", {uid, "", driver, "", "", ""}, cdi_.FilePath(driver, uid));

@@ -38,13 +38,18 @@ UnprepareAnswers Claims::Impl::Unprepare(const std::string& driver, const std::v
       answers[uid] = stored.status();
     } else if (stored->has_value()) {
       releases.push_back({**std::move(stored), absl::OkStatus(), absl::OkStatus()});
+    } else if (const std::vector<UnknownShare> unknown = unknown_.Of({driver, uid}); !unknown.empty()) {
+      releases.push_back(ReleaseOf(ClaimOf(driver, reference), unknown));
     } else {
       answers[uid] = cdi_.Remove(driver, uid);  // nothing is known of it, so nothing may be left of it
       if (answers[uid].ok()) Notify(ClaimChange::kReleased, ClaimOf(driver, reference), {});
     }
   }
   ReleaseAll(releases, Actor::kKubelet, deadline);
-  for (const Release& release : releases) answers[release.stored.claim.claim_uid] = release.status;
+  for (const Release& release : releases) {
+    answers[release.stored.claim.claim_uid] = release.status;
+    if (release.status.ok()) unknown_.Forget({driver, release.stored.claim.claim_uid});
+  }
   return answers;
 }
 
@@ -131,7 +136,7 @@ void Claims::Impl::RemoveFiles(std::vector<Release>& releases) {
 }
 
 void Claims::Impl::DeleteRows(std::vector<Release>& releases, Actor actor) {
-  const std::string_view action = actor == Actor::kKubelet ? "unprepare" : "reconcile";
+  const std::string_view action = actor == Actor::kKubelet ? "unprepare" : actor == Actor::kOperator ? "release-unknown" : "reconcile";
   const absl::Status stored = dependencies_.store.Write([&](store::Transaction& transaction) -> absl::Status {
     for (Release& release : releases) {
       store::ClaimRow claim = release.stored.claim;

@@ -477,11 +477,13 @@ TEST_F(ClaimsTest, WhatCannotBeRemadeIsReportedAndTriedAtTheNextPrepare) {
 
 TEST_F(ClaimsTest, ReconcileRewritesFilesAndRemovesOrphans) {
   ASSERT_TRUE(node_.Prepare(MakeClaim("uid-1", "50M")).ok());
-  AppliedShare orphan = node_.backend->applied.begin()->second.second;
+  // What this store once granted, released, and is there again.
+  ASSERT_TRUE(node_.Prepare(MakeClaim("uid-8", "50M")).ok());
+  AppliedShare orphan = node_.backend->applied.rbegin()->second.second;
+  ASSERT_TRUE(node_.Unprepare(MakeClaim("uid-8", "50M")).ok());
+  node_.backend->applied[orphan.key] = {"eth1", orphan};
   ASSERT_TRUE(node_.Cdi().Remove(kDriver, "uid-1").ok());
   ASSERT_TRUE(node_.Cdi().Write(kDriver, "uid-9", {{"uid-9-abc", orphan.edits}}).ok());
-  orphan.key.claim_uid = "uid-8";
-  node_.backend->applied[orphan.key] = {"eth1", orphan};
   AppliedShare foreign = orphan;
   foreign.key.claim_uid = "uid-7";
   foreign.applied = AppliedState::kForeign;
