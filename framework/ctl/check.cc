@@ -1,6 +1,8 @@
 #include "ctl/check.h"
 
+#include <filesystem>
 #include <iostream>
+#include <system_error>
 #include <utility>
 
 #include <boost/json.hpp>
@@ -17,6 +19,43 @@ namespace {
 namespace json = boost::json;
 
 constexpr std::size_t kMaxConfigurationBytes = 1024 * 1024;
+constexpr char kSystemBackends[] = "/usr/lib/tranche/backends";
+
+// A pipe would hold this program for ever, a device has no end.
+absl::StatusOr<std::string> ReadConfiguration(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::file_status file = std::filesystem::status(path, error);
+  if (std::filesystem::exists(file) && !std::filesystem::is_regular_file(file)) {
+    return absl::InvalidArgumentError(Cat(path, " is not a regular file; name the YAML file itself"));
+  }
+  return ReadFile(path, kMaxConfigurationBytes);
+}
+
+// What the host would refuse at start: a backend without a manifest, and `config` that the manifest's schema does not allow. No library is opened.
+absl::Status CheckBackend(const config::BackendConfiguration& backend, const std::string& directory) {
+  const std::string path = Cat(directory, "/", backend.library, ".backend.json");
+  const absl::StatusOr<std::string> text = ReadFile(path, backend::kMaxManifestBytes);
+  if (absl::IsNotFound(text.status())) {
+    return absl::NotFoundError(Cat("library ", backend.library, " has no manifest ", path, "; install the backend or correct the name"));
+  }
+  if (!text.ok()) return text.status();
+  const absl::StatusOr<backend::Manifest> manifest = backend::ParseManifest(*text);
+  if (!manifest.ok()) return Annotate(manifest.status(), path);
+  return backend::CheckConfiguration(*manifest, backend.config);
+}
+
+// Without a directory that was named or that is there, nothing of the backends is checked.
+void CheckBackends(const std::string& named, config::ParseOutcome& outcome) {
+  if (!outcome.configuration.has_value()) return;
+  std::error_code ignored;
+  const std::string directory = named.empty() ? kSystemBackends : named;
+  if (named.empty() && !std::filesystem::is_directory(directory, ignored)) return;
+  for (std::size_t i = 0; i < outcome.configuration->backends.size(); ++i) {
+    const config::BackendConfiguration& backend = outcome.configuration->backends[i];
+    const absl::Status status = CheckBackend(backend, directory);
+    if (!status.ok()) outcome.errors.push_back({backend.line, Cat("backends[", i, "].", absl::IsNotFound(status) ? "library" : "config"), std::string(status.message())});
+  }
+}
 
 json::value EncodeOutcome(const std::string& path, const config::ParseOutcome& outcome) {
   json::array errors;
@@ -62,10 +101,11 @@ void PrintInspection(const backend::Inspection& inspection) {
 
 }  // namespace
 
-int CheckConfiguration(const std::string& path, Format format) {
-  const absl::StatusOr<std::string> text = ReadFile(path, kMaxConfigurationBytes);
+int CheckConfiguration(const std::string& path, const std::string& backend_directory, Format format) {
+  const absl::StatusOr<std::string> text = ReadConfiguration(path);
   if (!text.ok()) return Fail(text.status());
-  const config::ParseOutcome outcome = config::ParseConfigurationDetailed(*text);
+  config::ParseOutcome outcome = config::ParseConfigurationDetailed(*text);
+  CheckBackends(backend_directory, outcome);
   if (format == Format::kJson) {
     PrintJson(EncodeOutcome(path, outcome));
     return outcome.errors.empty() ? kSuccess : kFailure;

@@ -8,7 +8,7 @@
 namespace tranche::ctl {
 
 // kFailure with every error and its line when the file would be refused.
-int CheckConfiguration(const std::string& path, Format format);
+int CheckConfiguration(const std::string& path, const std::string& backend_directory, Format format);
 // The stages of the loader and what each found. Opens the library, so its constructors run. kFailure when it would be refused.
 int InspectBackend(const std::string& path, Format format);
 

@@ -8,8 +8,10 @@
 #include <CLI/CLI.hpp>
 
 #include "ctl/check.h"
+#include "ctl/install.h"
 #include "ctl/local_commands.h"
 #include "ctl/prove.h"
+#include "ctl/render.h"
 #include "ctl/show.h"
 
 namespace tranche::ctl {
@@ -23,7 +25,9 @@ struct Request {
   Format format = Format::kTable;
   Filter filter;
   ProveOptions prove;
-  std::string file, backend, claim, netns;
+  RenderOptions render;
+  std::string file, backend, backend_directory, claim, claim_uid, netns;
+  bool all = false;
   std::vector<std::string> files, claims;
   std::function<int()> command;
 };
@@ -50,6 +54,14 @@ void AddShow(CLI::App& app, Request& request) {
   audit->add_option("--limit", request.filter.limit, "at most so many records [1000]")->check(CLI::Range(1, 10000));
   CLI::App* reconcile = show("reconcile", "compare state, kernel and files now", [](Request& r) { return ShowReconcile(r.target, r.format, r.backend); });
   reconcile->add_option("--backend", request.backend, "only this backend");
+  CLI::App* release = show("release-unknown", "take away what is in force and unknown to the store (it is new, was emptied or restored)",
+                           [](Request& r) { return ReleaseUnknown(r.target, r.format, r.claim_uid); });
+  CLI::Option* one = release->add_option("--claim-uid", request.claim_uid, "shares of this claim");
+  CLI::Option* all = release->add_flag("--all", request.all, "all of them")->excludes(one);
+  release->callback([&request, one, all] {
+    if (one->count() + all->count() == 0) throw CLI::ValidationError("release-unknown", "name the claim with --claim-uid UID, or say --all");
+    request.command = [&request] { return ReleaseUnknown(request.target, request.format, request.claim_uid); };
+  });
   CLI::App* explain = show("explain", "why a claim does not fit", [](Request& r) { return Explain(r.target, r.format, r.claim); });
   explain->add_option("claim", request.claim, "NAMESPACE/NAME")->required();
 }
@@ -57,11 +69,30 @@ void AddShow(CLI::App& app, Request& request) {
 void AddFiles(CLI::App& app, Request& request) {
   CLI::App* check = app.add_subcommand("check", "errors of a configuration file, with their lines");
   check->add_option("file", request.file, "configuration file")->required();
-  check->callback([&request] { request.command = [&request] { return CheckConfiguration(request.file, request.format); }; });
+  check->add_option("--backend-directory", request.backend_directory, "manifests that the backends' config is checked against [/usr/lib/tranche/backends]")
+      ->check(CLI::ExistingDirectory);
+  check->callback([&request] { request.command = [&request] { return CheckConfiguration(request.file, request.backend_directory, request.format); }; });
   CLI::App* backend = app.add_subcommand("backend", "backend libraries")->require_subcommand(1);
   CLI::App* inspect = backend->add_subcommand("inspect", "what the loader finds in a library (its constructors run)");
   inspect->add_option("file", request.file, "library or manifest")->required();
   inspect->callback([&request] { request.command = [&request] { return InspectBackend(request.file, request.format); }; });
+}
+
+void AddDeployment(CLI::App& app, Request& request) {
+  CLI::App* render = app.add_subcommand("render", "Kubernetes objects of a configuration: permissions, DaemonSet, DeviceClasses, admission policies");
+  render->add_option("--config", request.render.file, "configuration file")->required()->type_name("FILE");
+  render->add_option("--namespace", request.render.namespace_name, "the host's namespace [tranche-system]");
+  render->add_option("--image", request.render.image, "image with tranched and its backends [tranche.dev/tranched:dev]");
+  render->add_option("--kubernetes", request.render.kubernetes, "version of the cluster [1.37]");
+  render->add_option("--kubelet-root", request.render.kubelet_root, "the kubelet's --root-dir [/var/lib/kubelet]")->type_name("DIR");
+  render->add_option("--capability", request.render.capabilities, "one more Linux capability that a backend needs; repeat")->type_name("NAME")->expected(1);
+  render->add_flag("--host-network", request.render.host_network, "run in the node's network namespace (vnic_tc implies it)");
+  render->add_flag("--privileged", request.render.privileged, "run privileged");
+  render->add_option("part", request.render.parts, "only these: namespace rbac config daemonset classes policies");
+  render->callback([&request] { request.command = [&request] { return RenderConfiguration(request.render, request.format); }; });
+  CLI::App* install = app.add_subcommand("install", "copy hook programs to where the node's container runtime finds them");
+  install->add_option("files", request.files, "SOURCE=DESTINATION ...")->required();
+  install->callback([&request] { request.command = [&request] { return InstallFiles(request.files, request.format); }; });
 }
 
 void AddLocal(CLI::App& app, Request& request) {
@@ -97,6 +128,27 @@ void AddProve(CLI::App& app, Request& request) {
   prove->callback([&request] { request.command = [&request] { return Prove(request.target, request.format, request.prove); }; });
 }
 
+// The first word that is in the place of a command and names none: what to say about it, "" when there is none.
+std::string UnknownCommand(const CLI::App& app, int argc, char** argv) {
+  const CLI::App* command = &app;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "-o" || word == "--output" || word == "--socket" || word == "--dir") ++i;  // its value follows
+    if (word.starts_with("-")) continue;
+    const std::vector<const CLI::App*> known = command->get_subcommands([](const CLI::App*) { return true; });
+    if (known.empty()) return "";
+    const CLI::App* next = nullptr;
+    std::string names;
+    for (const CLI::App* candidate : known) {
+      if (candidate->get_name() == word) next = candidate;
+      names += (names.empty() ? "" : ", ") + candidate->get_name();
+    }
+    if (next == nullptr) return command->get_name() + " has no command '" + word + "'; its commands are " + names;
+    command = next;
+  }
+  return "";
+}
+
 int Main(int argc, char** argv) {
   Request request;
   request.filter.verify = true;
@@ -105,10 +157,11 @@ int Main(int argc, char** argv) {
   app.fallthrough();  // global options may follow the command
   std::string format = "table";
   app.add_option("-o,--output", format, "table | json [table]")->check(CLI::IsMember({"table", "json"}));
-  app.add_option("--socket", request.target.socket, "the host's admin socket [/run/tranche/admin.sock, or in DIR]");
+  app.add_option("--socket", request.target.socket, "the host's admin socket [/run/tranche/admin.sock, or in DIR]")->envname("TRANCHE_SOCKET");
   app.add_option("--dir", request.target.directory, "directory of local mode")->envname("TRANCHE_LOCAL");
   AddShow(app, request);
   AddFiles(app, request);
+  AddDeployment(app, request);
   AddLocal(app, request);
   AddProve(app, request);
   CLI::App* version = app.add_subcommand("version", "version of this program");
@@ -121,6 +174,10 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
+    if (const std::string unknown = UnknownCommand(app, argc, argv); !unknown.empty() && error.get_exit_code() != 0) {
+      std::cerr << unknown << "\n";
+      return kUsage;
+    }
     return app.exit(error) == 0 ? kSuccess : kUsage;
   }
   request.format = format == "json" ? Format::kJson : Format::kTable;

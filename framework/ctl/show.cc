@@ -66,6 +66,11 @@ void PrintStatus(const json::value& status) {
   if (const std::string error = Text(configuration, "lastError"); !error.empty()) {
     std::cout << "configuration as it is now is refused: " << error << "\n";
   }
+  if (const std::vector<json::value> unknown = Items(status, "unknownShares"); !unknown.empty()) {
+    std::cout << "PROBLEM: " << unknown.size() << " shares are in force that the store knows nothing of (is it new, emptied or restored?). They stay until their "
+              << "claims are prepared or unprepared, or 'tranchectl release-unknown --claim-uid UID | --all':\n";
+    for (const json::value& share : unknown) std::cout << "  backend " << Text(share, "backend") << ": " << Pairs(Member(share, "key")) << "\n";
+  }
   const json::value& reconcile = Member(status, "reconcile");
   std::cout << "reconciled " << Text(reconcile, "lastAt") << " " << Pairs(Member(reconcile, "repairs")) << Problem(reconcile) << "\n\n";
   Table backends({"BACKEND", "LIBRARY", "VERSION", "STATE", "ISOLATION", "DEVICES", "PROBLEM"});
@@ -211,6 +216,14 @@ int ShowReconcile(const Target& target, Format format, const std::string& backen
     Table table({"REPAIR", "SHARE", "DETAIL"});
     for (const json::value& repair : Items(answer, "repairs")) table.Add({Text(repair, "what"), Pairs(Member(repair, "key")), Text(repair, "detail")});
     std::cout << (table.empty() ? "nothing differs\n" : table.Text());
+  });
+}
+
+int ReleaseUnknown(const Target& target, Format format, const std::string& claim_uid) {
+  return Show(Ask(target, "release-unknown", json::object{{"claimUID", claim_uid}}), format, [](const json::value& answer) {
+    Table table({"RELEASED"});
+    for (const json::value& key : Items(answer, "released")) table.Add({Pairs(key)});
+    std::cout << (table.empty() ? "nothing unknown is in force\n" : table.Text());
   });
 }
 

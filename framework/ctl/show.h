@@ -22,6 +22,8 @@ int ShowClaims(const Target& target, Format format, const Filter& filter);
 int ShowShares(const Target& target, Format format, const Filter& filter);
 int ShowAudit(const Target& target, Format format, const Filter& filter);
 int ShowReconcile(const Target& target, Format format, const std::string& backend);
+// Takes away what is in force and unknown to the store: of one claim, or of all when `claim_uid` is empty.
+int ReleaseUnknown(const Target& target, Format format, const std::string& claim_uid);
 // `claim`: NAMESPACE/NAME. kSuccess when it fits or is allocated, kFailure when it does not.
 int Explain(const Target& target, Format format, const std::string& claim);
 
