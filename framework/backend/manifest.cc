@@ -61,7 +61,10 @@ absl::Status CheckConfiguration(const Manifest& manifest, std::string_view confi
   if (!schema_value.ok()) return Annotate(schema_value.status(), absl::StrCat("configSchema of ", manifest.name));
   absl::StatusOr<JsonSchema> schema = JsonSchema::Compile(*schema_value);
   if (!schema.ok()) return Annotate(schema.status(), absl::StrCat("configSchema of ", manifest.name));
-  return Annotate(schema->Validate(*value), where);
+  const absl::Status valid = Annotate(schema->Validate(*value), where);
+  if (valid.ok()) return valid;
+  return absl::Status(valid.code(), absl::StrCat(std::string(valid.message()), "; correct it under the backend's config, as configSchema in ", manifest.name,
+                                                 ".backend.json describes it"));
 }
 
 }  // namespace tranche::backend

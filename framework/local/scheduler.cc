@@ -103,9 +103,7 @@ absl::StatusOr<capacity::PlacementResult> PlaceClaim(const Claim& claim, const W
   TRANCHE_RETURN_IF_ERROR(CheckAuthority(claim, world.classes));
   std::map<std::string, capacity::ClassView> views;
   for (const auto& [name, device_class] : world.classes) views.emplace(name, device_class.view);
-  absl::StatusOr<capacity::PlacementResult> result = capacity::Place(claim, world.published.devices, world.published.counter_sets, views, LiveGrants(world), NewUuid);
-  if (!result.ok()) return Annotate(result.status(), Describe(claim));
-  return result;
+  return capacity::Place(claim, world.published.devices, world.published.counter_sets, views, LiveGrants(world), NewUuid);
 }
 
 // ---- Explanation.

@@ -293,9 +293,12 @@ absl::StatusOr<std::unique_ptr<Database>> OpenReaderAs(const std::string& path, 
 absl::StatusOr<std::unique_ptr<Database>> OpenReader(const std::string& path) {
   if (SizeOf(path) < 0) return absl::NotFoundError(Cat(path, ": there is no store; has a host run on this node?"));
   TRANCHE_RETURN_IF_ERROR(CheckFile(path));
+  if (SizeOf(path) == 0) return NotOurs(path, "the file is empty: it was truncated, or no host has come so far as to make its tables");
   // Without a log nobody has the file open and it is complete by itself: nothing needs to be created next to it.
-  if (SizeOf(path + "-wal") < 0) return OpenReaderAs(path, Database::Access::kImmutable);
-  return OpenReaderAs(path, Database::Access::kReadOnly);
+  const Database::Access access = SizeOf(path + "-wal") < 0 ? Database::Access::kImmutable : Database::Access::kReadOnly;
+  TRANCHE_ASSIGN_OR_RETURN(std::unique_ptr<Database> database, OpenReaderAs(path, access));
+  TRANCHE_RETURN_IF_ERROR(CheckPages(path, *database));  // a damaged page must not read as fewer rows
+  return database;
 }
 
 }  // namespace

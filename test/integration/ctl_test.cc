@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -105,6 +107,64 @@ TEST_F(CtlTest, CheckNamesEveryErrorWithItsLine) {
   EXPECT_THAT(result.error, HasSubstr("bad.yaml:" + std::to_string(line + 1) + ": shape"));
   EXPECT_EQ(Json({"check", bad}, 1).at("errors").as_array().size(), 2u);
   EXPECT_EQ(node_.Ctl({"check", "/nonexistent"}).exit_code, 1);
+}
+
+TEST_F(CtlTest, CheckHoldsABackendsOwnConfigAgainstItsManifest) {
+  const std::string good = WriteFile("good.yaml", kConfiguration);
+  const RunResult valid = node_.Ctl({"check", good, "--backend-directory", BackendDirectory()});
+  EXPECT_EQ(valid.exit_code, 0) << valid.error;
+  std::string text(kConfiguration);
+  text.replace(text.find("devices: 1"), 10, "devices: many");
+  const std::string bad = WriteFile("wrong.yaml", text);
+  const RunResult result = node_.Ctl({"check", bad, "--backend-directory", BackendDirectory()});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.error, HasSubstr("wrong.yaml:4: backends[0].config: "));
+  EXPECT_THAT(result.error, HasSubstr("devices"));
+  EXPECT_THAT(result.error, HasSubstr("; correct it under the backend's config"));
+  text = kConfiguration;
+  text.replace(text.find("null_backend"), 12, "nul_backend");
+  const RunResult missing = node_.Ctl({"check", WriteFile("missing.yaml", text), "--backend-directory", BackendDirectory()});
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_THAT(missing.error, HasSubstr("nul_backend.backend.json; install the backend or correct the name"));
+}
+
+TEST_F(CtlTest, CheckRefusesPipesAndDevicesAtOnce) {
+  const std::string pipe = node_.directory() + "/pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& file : {pipe, std::string("/dev/zero")}) {
+    const RunResult result = node_.Ctl({"check", file});
+    EXPECT_EQ(result.exit_code, 1) << file;
+    EXPECT_THAT(result.error, HasSubstr(file + " is not a regular file"));
+  }
+}
+
+TEST_F(CtlTest, AWordThatIsNoCommandIsNamedWithThoseThatAre) {
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"bogus"}, {"local", "bogus"}}) {
+    const RunResult result = node_.Ctl(words);
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.error, HasSubstr("has no command 'bogus'; its commands are "));
+    EXPECT_THAT(result.error, HasSubstr(words.size() == 1 ? "shares" : "allocate"));
+  }
+}
+
+TEST_F(CtlTest, ADamagedStoreWithoutAHostIsAnErrorWithItsReason) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  ASSERT_NO_FATAL_FAILURE(Grant("nic", "2Gi"));
+  ASSERT_EQ(node_.Terminate(), 0);
+  const std::string store = node_.directory() + "/state/tranche.db";
+  std::ifstream file(store, std::ios::binary);
+  const std::string whole{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  std::string pages = whole;
+  std::fill(pages.begin() + 4096, pages.end(), 'x');
+  for (const std::string& damaged : {whole.substr(0, whole.size() / 2), pages, std::string("text, no database"), std::string()}) {
+    std::ofstream(store, std::ios::binary) << damaged;
+    for (const char* view : {"shares", "claims", "audit"}) {
+      const RunResult result = node_.Ctl({view});
+      EXPECT_EQ(result.exit_code, 1) << damaged.size() << " " << result.output;
+      EXPECT_THAT(result.error, HasSubstr("tranche.db")) << damaged.size();
+      EXPECT_THAT(result.error, HasSubstr("left as it is")) << damaged.size();
+    }
+  }
 }
 
 TEST_F(CtlTest, BackendInspectShowsTheStages) {

@@ -332,6 +332,37 @@ TEST_F(HostTest, TwoHostsOnOneNodeNeverGrantMoreThanThereIs) {
   EXPECT_EQ(node_->Terminate(), 0);
 }
 
+// ---- the state directory is lost while shares are in force
+
+TEST_F(HostTest, ALostStateDirectoryTakesNoShareAway) {
+  ASSERT_TRUE(MakeNode(Configuration({kShared})).Start()) << node_->Log();
+  for (const char* name : {"one", "two", "three"}) ASSERT_EQ(Grant(name, "shared", "2Gi").exit_code, 0) << node_->Log();
+  ASSERT_EQ(node_->Terminate(), 0);
+  fs::remove_all(node_->directory() + "/state");
+  ASSERT_TRUE(node_->Start()) << node_->Log();
+  EXPECT_EQ(SharesInBackend(), 3);
+  EXPECT_EQ(CdiFiles(), 3);
+  const auto unknown = [&] { return Ask({"status"}).at("unknownShares").as_array(); };
+  ASSERT_EQ(unknown().size(), 3u) << node_->Log();
+  EXPECT_NE(node_->Log().find("knows nothing of"), std::string::npos);
+  EXPECT_NE(node_->Ctl({"status"}).output.find("PROBLEM: 3 shares"), std::string::npos) << node_->Ctl({"status"}).output;
+
+  // Prepared again it is known, unprepared it is gone, and the last one is the operator's.
+  EXPECT_EQ(node_->Ctl({"local", "prepare", "team-a/one"}).exit_code, 0) << node_->Log();
+  EXPECT_EQ(SharesInBackend(), 3);
+  EXPECT_EQ(Release("two").exit_code, 0) << node_->Log();
+  EXPECT_EQ(SharesInBackend(), 2);
+  EXPECT_EQ(node_->Ctl({"release-unknown"}).exit_code, 2) << "says neither which nor all";
+  const RunResult released = node_->Ctl({"release-unknown", "--all"});
+  EXPECT_EQ(released.exit_code, 0) << released.error;
+  EXPECT_EQ(SharesInBackend(), 1);
+  EXPECT_EQ(CdiFiles(), 1);
+  EXPECT_TRUE(unknown().empty());
+  EXPECT_EQ(Release("one").exit_code, 0);
+  EXPECT_EQ(SharesInBackend(), 0);
+  EXPECT_EQ(node_->Terminate(), 0);
+}
+
 TEST_F(HostTest, StopsCleanlyAndKeepsWhatIsPrepared) {
   ASSERT_TRUE(MakeNode(Configuration({kShared})).Start()) << node_->Log();
   ASSERT_EQ(Grant("nic", "shared", "2Gi").exit_code, 0);
