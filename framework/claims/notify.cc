@@ -66,6 +66,7 @@ void Claims::Impl::NotifyDrift(const Reconciliation& work, const StoredClaim& st
   if (dependencies_.observer == nullptr) return;
   std::vector<store::ShareRow> shares = stored.shares;
   std::string why;
+  bool has_vanished = false;
   for (store::ShareRow& share : shares) {
     const auto backend = work.listed.find(share.backend);
     if (backend == work.listed.end()) continue;
@@ -73,22 +74,17 @@ void Claims::Impl::NotifyDrift(const Reconciliation& work, const StoredClaim& st
     const AppliedShare* found = listed == backend->second.end() ? nullptr : &listed->second;
     const std::string drift = DriftOf(share, found);
     if (drift.empty()) continue;
+    has_vanished = has_vanished || found == nullptr;
     Append(why, why.empty() ? "" : "; ", Describe(share.key), ": ", drift);
-    if (found == nullptr || !share.applied.has_value()) {
-      share.applied.reset();
-      continue;
-    }
+    if (!share.applied.has_value()) continue;
     for (LimitInForce& limit : share.applied->limits) {
-      std::int64_t in_force = 0;
-      for (const LimitInForce& now : found->limits) {
-        if (now.capacity == limit.capacity && now.direction == limit.direction) in_force = now.in_force;
-      }
-      limit.in_force = in_force;
+      const LimitInForce* now = found == nullptr ? nullptr : FindLimit(*found, limit);
+      limit.in_force = now == nullptr ? 0 : now->in_force;
       limit.verified_at = std::chrono::system_clock::now();
     }
     share.applied->applied = AppliedState::kPartial;
   }
-  Notify(ClaimChange::kDrifted, stored.claim, shares, absl::FailedPreconditionError(why));
+  Notify(ClaimChange::kDrifted, stored.claim, shares, has_vanished ? absl::NotFoundError(why) : absl::FailedPreconditionError(why));
 }
 
 }  // namespace tranche::claims

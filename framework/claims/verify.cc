@@ -21,13 +21,6 @@ bool IsInForce(std::int64_t granted, std::int64_t in_force) {
 
 std::string What(const LimitInForce& limit) { return Cat(limit.capacity, limit.direction.empty() ? "" : " ", limit.direction); }
 
-const LimitInForce* FindLimit(const AppliedShare& applied, const LimitInForce& like) {
-  const auto found = std::find_if(applied.limits.begin(), applied.limits.end(), [&](const LimitInForce& limit) {
-    return limit.capacity == like.capacity && limit.direction == like.direction;
-  });
-  return found == applied.limits.end() ? nullptr : &*found;
-}
-
 // A backend that lists a share as complete may leave its limits out; those that it lists count.
 std::string WrongLimits(const AppliedShare& granted, const AppliedShare& listed) {
   std::string text;
@@ -48,6 +41,13 @@ bool IsStale(const store::ShareRow& share, WallTime now) {
 }
 
 }  // namespace
+
+const LimitInForce* FindLimit(const AppliedShare& applied, const LimitInForce& like) {
+  const auto found = std::find_if(applied.limits.begin(), applied.limits.end(), [&](const LimitInForce& limit) {
+    return limit.capacity == like.capacity && limit.direction == like.direction;
+  });
+  return found == applied.limits.end() ? nullptr : &*found;
+}
 
 std::string DriftOf(const store::ShareRow& share, const AppliedShare* listed) {
   if (listed == nullptr) return "what was applied is gone";
