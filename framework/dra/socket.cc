@@ -27,6 +27,8 @@ std::string ShortHash(std::string_view data, std::size_t bytes) {
   return absl::WebSafeBase64Escape(digest.substr(0, bytes));
 }
 
+std::string DriverAndInstance(std::string_view driver, std::string_view instance) { return Cat(driver, std::string_view("\0", 1), instance); }
+
 absl::StatusOr<std::string> FirstThatFits(const std::vector<std::string>& candidates, std::string_view directory, std::string_view driver,
                                           std::string_view what) {
   for (const std::string& candidate : candidates) {
@@ -70,12 +72,12 @@ absl::StatusOr<std::string> ServiceSocketPath(std::string_view plugin_directory,
     candidates = {Cat(directory, "/dra-", instance, ".sock"), Cat(directory, "/dra-", hash, ".sock"),
                   Cat(directory, "/", hash, ".sock")};
   }
+  candidates.push_back(Cat(plugin_directory, "/", ShortHash(DriverAndInstance(driver, instance), 16), ".sock"));
   return FirstThatFits(candidates, plugin_directory, driver, "service");
 }
 
 absl::StatusOr<std::string> RegistrationSocketPath(std::string_view registry_directory, std::string_view driver, std::string_view instance) {
-  const std::string both = Cat(driver, std::string_view("\0", 1), instance);
-  const std::string last = Cat(registry_directory, "/dra-", ShortHash(both, 16), "-reg.sock");
+  const std::string last = Cat(registry_directory, "/dra-", ShortHash(DriverAndInstance(driver, instance), 16), "-reg.sock");
   std::vector<std::string> candidates;
   if (instance.empty()) {
     candidates = {Cat(registry_directory, "/", driver, "-reg.sock"), last};

@@ -19,7 +19,7 @@ namespace tranche::dra {
 inline constexpr std::size_t kMaxSocketPath = 107;
 
 // The first name that fits kMaxSocketPath. `instance`: the pod's UID, or empty. InvalidArgument names the lengths.
-//   DIR/<driver>/dra.sock | dra-<instance>.sock | dra-<hash>.sock | <hash>.sock
+//   DIR/<driver>/dra.sock | DIR/<driver>/{dra-<instance>,dra-<hash>,<hash>}.sock, and where the driver's directory is too long for all: DIR/<hash>.sock
 absl::StatusOr<std::string> ServiceSocketPath(std::string_view plugin_directory, std::string_view driver, std::string_view instance);
 //   DIR/<driver>-reg.sock | <driver>-<instance>-reg.sock | <driver>-<hash>-reg.sock | dra-<hash>-reg.sock
 absl::StatusOr<std::string> RegistrationSocketPath(std::string_view registry_directory, std::string_view driver, std::string_view instance);

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "config/config.h"
+#include "host/control_plane.h"
 #include "host/methods.h"
 #include "telemetry/log.h"
 
@@ -57,6 +58,11 @@ absl::Status Host::Initialise() {
   TRANCHE_RETURN_IF_ERROR(OpenState());
   TRANCHE_RETURN_IF_ERROR(Apply(text));
   RecordApplied(VersionOf(text));
+  // Not before every backend was asked once: a restart must not take away for a moment what is published.
+  publishing_ = true;
+  Publish();
+  // Before the comparison with the kernel, which grows with what is prepared: the store and the claims' locks keep both apart.
+  TRANCHE_RETURN_IF_ERROR(UpdateServers(DriverNames(inventory_.Current()->configuration), ReadInUse().drivers));
   if (const auto repairs = Reconcile(""); !repairs.ok()) {
     LogWarning("not everything could be compared with the kernel at start; it is tried again", {{"reason", std::string(repairs.status().message())}});
   }
@@ -64,7 +70,7 @@ absl::Status Host::Initialise() {
 }
 
 absl::Status Host::OpenState() {
-  TRANCHE_ASSIGN_OR_RETURN(directory_, local::Directory::Open(options_.local));
+  TRANCHE_ASSIGN_OR_RETURN(plane_, options_.local.empty() ? MakeClusterControlPlane(options_) : MakeLocalControlPlane(options_));
   for (const std::string& path : {options_.state_directory, options_.state_directory + "/backends", options_.runtime_directory,
                                   options_.runtime_directory + "/backends", options_.plugin_directory, options_.registry_directory,
                                   options_.cdi_directory}) {
@@ -73,24 +79,22 @@ absl::Status Host::OpenState() {
   const std::string database = options_.state_directory + "/tranche.db";
   TRANCHE_ASSIGN_OR_RETURN(lock_, HostLock::Acquire(database + ".host"));
   TRANCHE_ASSIGN_OR_RETURN(store_, store::Store::Open(database, store::OpenMode::kReadWrite));
-  reader_ = std::make_unique<local::LocalClaimReader>(*directory_);
   pool_ = std::make_unique<BackendPool>(BackendPool::Options{.backend_directory = options_.backend_directory,
                                                              .runtime_directory = options_.runtime_directory + "/backends",
                                                              .saved_directory = options_.state_directory + "/backends",
                                                              .events = [this](const std::string& name) { return EventsOf(name); }});
   claims_ = std::make_unique<claims::Claims>(claims::Dependencies{.store = *store_,
                                                                   .inventory = inventory_,
-                                                                  .reader = *reader_,
+                                                                  .reader = plane_->claim_reader(),
                                                                   .backend = [this](const std::string& name) { return pool_->Find(name); },
                                                                   .cdi_directory = options_.cdi_directory,
-                                                                  .sole_host = [this] { return lock_->Alone(); }});
+                                                                  .sole_host = [this] { return lock_->Alone(); },
+                                                                  .observer = plane_->observer()});
   inventory_.OnChange([this] { Publish(); });
   return absl::OkStatus();
 }
 
 absl::Status Host::StartServing() {
-  const std::set<std::string> configured = DriverNames(inventory_.Current()->configuration);
-  TRANCHE_RETURN_IF_ERROR(UpdateServers(configured, ReadInUse().drivers));
   const std::string socket = options_.instance.empty() ? "admin.sock" : Cat("admin-", options_.instance, ".sock");
   TRANCHE_ASSIGN_OR_RETURN(admin_, admin::AdminServer::Start({.path = Cat(options_.runtime_directory, "/", socket), .methods = MakeMethods(*this)}));
   watcher_ = std::make_unique<ConfigWatcher>(options_.config, kPollInterval, [this] { changes_.Post("configuration", [this] { Reload(false); }); });
@@ -98,12 +102,13 @@ absl::Status Host::StartServing() {
   changes_.Post("configuration", [this] { Reload(false); });
   PostRetry();
   PostPeriodicReconcile();
-  LogInfo("serving", {{"node", options_.node_name}, {"drivers", Cat(configured.size())}, {"devices", Cat(inventory_.Current()->devices.size())}});
+  LogInfo("serving", {{"node", options_.node_name}, {"drivers", Cat(drivers().size())}, {"devices", Cat(inventory_.Current()->devices.size())}});
   return absl::OkStatus();
 }
 
 Host::~Host() {
   watcher_.reset();
+  if (plane_ != nullptr) plane_->Stop();
   std::map<std::string, Driver> drivers;
   {
     const std::lock_guard lock(mutex_);
@@ -196,6 +201,7 @@ void Host::RecordRefused(const std::string& version, const absl::Status& why) {
 }
 
 void Host::AuditConfiguration(const std::string& version, const absl::Status& outcome) {
+  plane_->ReportConfiguration(version, outcome);
   AuditRecord record;
   record.at = std::chrono::system_clock::now();
   record.actor = "configuration";
@@ -262,6 +268,12 @@ absl::StatusOr<std::vector<claims::Repair>> Host::Reconcile(const std::string& b
     LogInfo("repaired", {{"what", repair.what}, {"share", Describe(repair.key)}, {"detail", repair.detail}});
   }
   return repairs;
+}
+
+absl::StatusOr<std::vector<ShareKey>> Host::ReleaseUnknown(const std::string& claim_uid) {
+  // Looked at again first: what another host released or prepared meanwhile is not unknown any more.
+  TRANCHE_RETURN_IF_ERROR(Reconcile("").status());
+  return claims_->ReleaseUnknown(claim_uid, DeadlineIn(kReconcileDeadline));
 }
 
 void Host::PostReconcile(const std::string& backend, std::chrono::milliseconds delay, int attempt) {
@@ -384,11 +396,9 @@ std::vector<DriverStatus> Host::drivers() const {
 }
 
 void Host::Publish() {
+  if (!publishing_) return;
   const std::lock_guard lock(publish_mutex_);
-  const std::shared_ptr<const inventory::Snapshot> snapshot = inventory_.Current();
-  absl::Status published = directory_->PublishSlices(*snapshot);
-  if (published.ok()) published = directory_->PublishClasses(snapshot->configuration);
-  if (!published.ok()) LogError("what this node has could not be published", {{"reason", std::string(published.message())}});
+  plane_->Publish(inventory_.Current());
 }
 
 }  // namespace tranche::host

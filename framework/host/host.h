@@ -23,10 +23,10 @@
 #include "dra/server.h"
 #include "host/backend_pool.h"
 #include "host/config_watcher.h"
+#include "host/control_plane.h"
 #include "host/host_lock.h"
 #include "host/worker.h"
 #include "inventory/inventory.h"
-#include "local/directory.h"
 #include "store/store.h"
 
 namespace tranche::host {
@@ -34,7 +34,9 @@ namespace tranche::host {
 inline constexpr std::string_view kVersion = "0.1.0";
 
 struct Options {
-  std::string local;                // directory of local mode
+  std::string local;                // directory of local mode; empty: a Kubernetes node
+  std::string kubeconfig;           // empty: the service account of the pod
+  std::string kubelet_root;
   std::string config, node_name, backend_directory, state_directory, cdi_directory, plugin_directory, registry_directory, runtime_directory;
   std::string log_level = "info";
   std::string instance;             // empty, or what tells overlapping hosts apart
@@ -76,12 +78,15 @@ class Host {
   WallTime started_at() const { return started_at_; }
   store::Store& store() { return *store_; }
   const BackendPool& pool() const { return *pool_; }
+  ControlPlaneStatus control_plane() const { return plane_->status(); }
   const inventory::Inventory& inventory() const { return inventory_; }
   bool Alone() { return lock_->Alone(); }
   ConfigurationStatus configuration() const;
   std::vector<DriverStatus> drivers() const;
   ReconcileStatus reconciliation() const;
   absl::StatusOr<std::vector<claims::Repair>> Reconcile(const std::string& backend);
+  std::vector<claims::UnknownShare> UnknownShares() const { return claims_->Unknown(); }
+  absl::StatusOr<std::vector<ShareKey>> ReleaseUnknown(const std::string& claim_uid);
 
  private:
   struct Driver {
@@ -123,12 +128,12 @@ class Host {
   Worker changes_;                  // configuration, retries, servers
   std::unique_ptr<HostLock> lock_;
   std::unique_ptr<store::Store> store_;
-  std::optional<local::Directory> directory_;
-  std::unique_ptr<local::LocalClaimReader> reader_;
+  std::unique_ptr<ControlPlane> plane_;
   std::unique_ptr<BackendPool> pool_;
   std::unique_ptr<claims::Claims> claims_;
   inventory::Inventory inventory_;
   std::mutex publish_mutex_;
+  std::atomic<bool> publishing_ = false;
 
   mutable std::mutex mutex_;        // what follows
   ConfigurationStatus configuration_status_;

@@ -84,6 +84,12 @@ json::object EncodeReconciliation(const ReconcileStatus& status) {
   return {{"lastAt", TimeOrNull(status.last_at)}, {"repairs", std::move(repairs)}, {"problem", ErrorOrNull(status.problem)}};
 }
 
+json::array EncodeUnknown(const std::vector<claims::UnknownShare>& shares) {
+  json::array array;
+  for (const claims::UnknownShare& share : shares) array.push_back(json::object{{"backend", share.backend}, {"key", EncodeShareKey(share.key)}});
+  return array;
+}
+
 absl::StatusOr<json::value> Status(Host& host) {
   std::size_t claims = 0, shares = 0;
   TRANCHE_RETURN_IF_ERROR(host.store().Read([&](store::Transaction& transaction) -> absl::Status {
@@ -114,6 +120,7 @@ absl::StatusOr<json::value> Status(Host& host) {
                       {"withheld", snapshot->withheld.size()},
                       {"claims", claims},
                       {"shares", shares},
+                      {"unknownShares", EncodeUnknown(host.UnknownShares())},
                       {"reconcile", EncodeReconciliation(host.reconciliation())}};
 }
 
@@ -304,6 +311,13 @@ absl::StatusOr<json::value> Reconcile(Host& host, const json::value& params) {
   return json::object{{"repairs", std::move(array)}};
 }
 
+absl::StatusOr<json::value> ReleaseUnknown(Host& host, const json::value& params) {
+  TRANCHE_ASSIGN_OR_RETURN(const std::vector<ShareKey> released, host.ReleaseUnknown(TextParameter(params, "claimUID")));
+  json::array keys;
+  for (const ShareKey& key : released) keys.push_back(EncodeShareKey(key));
+  return json::object{{"released", std::move(keys)}};
+}
+
 }  // namespace
 
 admin::Methods MakeMethods(Host& host) {
@@ -318,6 +332,7 @@ admin::Methods MakeMethods(Host& host) {
       {"shares", [&host](const json::value& params) { return Shares(host, params, FlagParameter(params, "verify")); }},
       {"audit", [&host](const json::value& params) { return admin::ViewAudit(host.store(), params); }},
       {"reconcile", [&host](const json::value& params) { return Reconcile(host, params); }},
+      {"release-unknown", [&host](const json::value& params) { return ReleaseUnknown(host, params); }},
       {"verify", [&host](const json::value& params) { return Shares(host, params, true); }},
   };
 }

@@ -12,7 +12,7 @@ struct ParsedOptions {
   int exit_code = 0;
 };
 
-// Prints help and usage errors. With --local every path defaults inside that directory. Exit code 2 for a usage error.
+// Prints help and usage errors. With --local every path defaults inside that directory, else to a node's usual places. Exit code 2 for a usage error.
 ParsedOptions ParseOptions(int argc, char** argv);
 
 }  // namespace tranche::host

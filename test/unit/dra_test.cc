@@ -515,6 +515,20 @@ TEST(SocketPathTest, LongNamesFallDownTheLadder) {
       EXPECT_LE(registration->size(), 107U);
     }
   }
+  // Under a long kubelet root the service socket leaves the driver's own directory; where even that is too long both lengths are named.
+  const std::string root = "/var/snap/a-distribution/common/var/lib/kubelet-of-a-node";
+  for (const std::string& instance : {std::string(), uid}) {
+    const auto service = ServiceSocketPath(root + "/plugins", std::string(63, 'd'), instance);
+    ASSERT_TRUE(service.ok()) << service.status();
+    EXPECT_EQ(service->rfind('/'), (root + "/plugins").size());
+  }
+  EXPECT_NE(*ServiceSocketPath(root + "/plugins", std::string(63, 'd'), uid), *ServiceSocketPath(root + "/plugins", std::string(63, 'e'), uid));
+  const std::string beyond = "/" + std::string(100, 'k');
+  for (const auto& path : {ServiceSocketPath(beyond, kDriver, uid), RegistrationSocketPath(beyond, kDriver, uid)}) {
+    EXPECT_EQ(path.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(path.status().message()), testing::AllOf(testing::HasSubstr(" bytes, but a unix socket path holds 107"),
+                                                                     testing::HasSubstr("the directory has 101 bytes")));
+  }
   // Names that were cut stay different.
   EXPECT_NE(*RegistrationSocketPath(registry, std::string(62, 'd') + "a", uid), *RegistrationSocketPath(registry, std::string(62, 'd') + "b", uid));
 }
