@@ -52,7 +52,7 @@ type Cluster struct {
 	Client    kubernetes.Interface
 	Dynamic   dynamic.Interface
 
-	services map[string]bool // stopped by the test
+	services map[string]bool // stopped by the test, perhaps started again
 	atEnd    []func()        // last first, when the pods are gone
 }
 
@@ -191,6 +191,12 @@ func (s Service) end(verb string) {
 	s.c.T.Helper()
 	s.c.services[s.name] = true
 	s.c.Run(Tool("service"), verb, s.name)
+}
+
+// PID is its process id inside the node.
+func (s Service) PID() string {
+	s.c.T.Helper()
+	return strings.TrimSpace(s.c.Run(Tool("service"), "pid", s.name))
 }
 
 // Start starts it; a running one is left alone.

@@ -141,6 +141,78 @@ func (c *Cluster) ClaimOf(name string) *resourcev1.ResourceClaim {
 	return claim
 }
 
+// WaitClaim waits until a claim looks as wanted and returns it.
+func (c *Cluster) WaitClaim(name, what string, deadline time.Duration, wanted func(*resourcev1.ResourceClaim) bool) (found *resourcev1.ResourceClaim) {
+	c.T.Helper()
+	c.Wait("claim "+name+": "+what, deadline, func() (bool, string) {
+		claim, err := c.Client.ResourceV1().ResourceClaims(c.Namespace).Get(context.Background(), name, metav1.GetOptions{})
+		if err != nil {
+			return false, err.Error()
+		}
+		found = claim
+		status, _ := json.Marshal(claim.Status)
+		return wanted(claim), string(status)
+	})
+	return found
+}
+
+// DeviceCondition is a condition of the claim's first device: "True", "False", "Unknown", or "" where it has none.
+func DeviceCondition(claim *resourcev1.ResourceClaim, kind string) string {
+	for _, device := range claim.Status.Devices {
+		for _, condition := range device.Conditions {
+			if condition.Type == kind {
+				return string(condition.Status)
+			}
+		}
+	}
+	return ""
+}
+
+// DeviceConditionChanges follows a condition of the claim's first device through a watch until the test ends or stop is called; stop returns the values it
+// had, in order.
+func (c *Cluster) DeviceConditionChanges(claim, kind string) (stop func() []string) {
+	c.T.Helper()
+	ctx, cancel := context.WithCancel(c.Context())
+	watch, err := c.Client.ResourceV1().ResourceClaims(c.Namespace).Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + claim})
+	if err != nil {
+		cancel()
+		c.T.Fatalf("watch of claim %s: %v", claim, err)
+	}
+	values := make(chan []string, 1)
+	go func() {
+		var seen []string
+		for event := range watch.ResultChan() {
+			if object, ok := event.Object.(*resourcev1.ResourceClaim); ok {
+				if now := DeviceCondition(object, kind); len(seen) == 0 || seen[len(seen)-1] != now {
+					seen = append(seen, now)
+				}
+			}
+		}
+		values <- seen
+	}()
+	return func() []string {
+		cancel()
+		watch.Stop()
+		return <-values
+	}
+}
+
+// WaitEvent waits for an event about an object by its reason and returns its message.
+func (c *Cluster) WaitEvent(kind, name, reason string, deadline time.Duration) (message string) {
+	c.T.Helper()
+	c.Wait(fmt.Sprintf("event %s about %s %s", reason, kind, name), deadline, func() (bool, string) {
+		events := c.EventsOf(kind, name)
+		for _, event := range events {
+			if rest, ok := strings.CutPrefix(event, reason+": "); ok {
+				message = rest
+				return true, ""
+			}
+		}
+		return false, strings.Join(events, "; ")
+	})
+	return message
+}
+
 // WaitRunning waits until the pods are ready.
 func (c *Cluster) WaitRunning(names ...string) {
 	c.T.Helper()

@@ -51,7 +51,7 @@ func TestUplinksReachThePeer(t *testing.T) {
 		}
 		c.Run("ip", "addr", "add", "10.90."+n+".9/24", "dev", "up"+n)
 		c.AtEnd(func() { c.Run("ip", "addr", "flush", "dev", "up"+n) })
-		c.Run("ping", "-c", "1", "-W", "2", "10.90."+n+".1")
+		c.Run("busybox", "ping", "-c", "1", "-W", "2", "10.90."+n+".1")
 	}
 }
 
