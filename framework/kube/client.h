@@ -32,8 +32,8 @@ inline constexpr std::size_t kMaxResponseBytes = 64U << 20;    // of one answer
 inline constexpr std::size_t kMaxWatchEventBytes = 8U << 20;   // of one event
 
 struct ClientOptions {
-  std::string kubeconfig;               // a file; empty: the service account of this pod
-  std::string context;                  // of the kubeconfig; empty: its current-context
+  std::string kubeconfig = "";          // a file; empty: the service account of this pod
+  std::string context = "";             // of the kubeconfig; empty: its current-context
   std::string user_agent = "tranched";
   std::string service_account_directory = "/var/run/secrets/kubernetes.io/serviceaccount";
   int max_in_flight = 64;
