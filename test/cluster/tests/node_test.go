@@ -46,6 +46,9 @@ func TestPlainPodRunsAndAnswers(t *testing.T) {
 func TestUplinksReachThePeer(t *testing.T) {
 	c := harness.New(t)
 	for _, n := range []string{"0", "1"} {
+		if _, err := os.Stat("/sys/class/net/up" + n); err != nil {
+			t.Errorf("sysfs is another namespace's: %v", err)
+		}
 		if out := c.Run("tc", "qdisc", "show", "dev", "up"+n); strings.Contains(out, "htb") {
 			t.Errorf("up%s already has a qdisc: %s", n, out)
 		}
