@@ -1,5 +1,5 @@
-// install SOURCE=DESTINATION...: copies hook programs of the image to where the node's runtime finds them. Each replaces its predecessor in one
-// step, so that a container that starts meanwhile runs the old or the new one; what is the same already stays untouched.
+// install SOURCE=DESTINATION...: copies hook programs of the image to where the node's runtime finds them. Each replaces its predecessor in
+// one step, so that a container that starts meanwhile runs the old or the new one; what is the same already stays untouched.
 #pragma once
 
 #include <string>

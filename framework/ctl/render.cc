@@ -21,9 +21,10 @@ namespace {
 namespace json = boost::json;
 
 constexpr std::size_t kMaxConfigurationBytes = 1024 * 1024;
-constexpr int kFirstMinor = 34;            // resource.k8s.io/v1
-constexpr int kSharesMinor = 36;           // DRAConsumableCapacity is on by default
-// Text of a policy that depends on the configuration. More could cost an evaluation its budget, and a policy that fails refuses every claim.
+constexpr int kFirstMinor = 34;   // resource.k8s.io/v1
+constexpr int kSharesMinor = 36;  // DRAConsumableCapacity is on by default
+// Text of a policy that depends on the configuration. More could cost an evaluation its budget, and a policy that fails refuses every
+// claim.
 constexpr std::size_t kMaxPolicyBytes = 128 * 1024;
 
 // "1.37" or "v1.37.2" as 37.
@@ -45,7 +46,8 @@ bool IsWord(std::string_view text) {
 
 absl::Status CheckOptions(const RenderOptions& options) {
   if (!IsDnsLabel(options.namespace_name)) {
-    return absl::InvalidArgumentError(Cat("--namespace \"", options.namespace_name, "\" is not a DNS label; name the host's namespace, such as tranche-system"));
+    return absl::InvalidArgumentError(
+        Cat("--namespace \"", options.namespace_name, "\" is not a DNS label; name the host's namespace, such as tranche-system"));
   }
   if (!IsWord(options.image)) return absl::InvalidArgumentError(Cat("--image \"", options.image, "\" is not the name of an image"));
   const std::string& root = options.kubelet_root;
@@ -60,7 +62,8 @@ absl::Status CheckOptions(const RenderOptions& options) {
   }
   for (const std::string& part : options.parts) {
     if (!IsPart(part)) {
-      return absl::InvalidArgumentError(Cat("\"", part, "\" is no part; use some of namespace, rbac, config, daemonset, classes, policies, or none for all"));
+      return absl::InvalidArgumentError(
+          Cat("\"", part, "\" is no part; use some of namespace, rbac, config, daemonset, classes, policies, or none for all"));
     }
   }
   return absl::OkStatus();
@@ -70,7 +73,8 @@ absl::StatusOr<int> SupportedMinor(const RenderOptions& options) {
   const std::optional<int> minor = Minor(options.kubernetes);
   if (!minor.has_value()) return absl::InvalidArgumentError(Cat("--kubernetes \"", options.kubernetes, "\" is not a version such as 1.37"));
   if (*minor < kFirstMinor) {
-    return absl::InvalidArgumentError(Cat("--kubernetes ", options.kubernetes, ": resource.k8s.io/v1 is served from 1.34 on; Tranche needs that"));
+    return absl::InvalidArgumentError(
+        Cat("--kubernetes ", options.kubernetes, ": resource.k8s.io/v1 is served from 1.34 on; Tranche needs that"));
   }
   return *minor;
 }
@@ -111,7 +115,8 @@ std::vector<std::string> DriverNames(const config::HostConfiguration& configurat
   return names;
 }
 
-absl::StatusOr<json::array> RenderObjects(const config::HostConfiguration& configuration, std::string_view text, const RenderOptions& options) {
+absl::StatusOr<json::array> RenderObjects(const config::HostConfiguration& configuration, std::string_view text,
+                                          const RenderOptions& options) {
   TRANCHE_RETURN_IF_ERROR(CheckOptions(options));
   TRANCHE_ASSIGN_OR_RETURN(const int minor, SupportedMinor(options));
   if (!IsUtf8(text)) return absl::InvalidArgumentError(Cat(options.file, " is not UTF-8; a ConfigMap carries nothing else"));
@@ -137,14 +142,16 @@ std::vector<std::string> RenderNotes(const config::HostConfiguration& configurat
   std::vector<std::string> notes;
   const RenderInput input{configuration, "", options, Minor(options.kubernetes).value_or(kSharesMinor)};
   for (const std::string& library : options.privileged ? std::vector<std::string>() : PrivilegesOf(input).unknown) {
-    notes.push_back(Cat("what backend ", library, " needs on a node is not known here; give it with --capability, --host-network or --privileged"));
+    notes.push_back(
+        Cat("what backend ", library, " needs on a node is not known here; give it with --capability, --host-network or --privileged"));
   }
   const auto shares = [](const config::OfferConfiguration& offer) { return offer.mode == Mode::kShare; };
-  const bool any_share = std::any_of(configuration.drivers.begin(), configuration.drivers.end(), [&](const config::DriverConfiguration& driver) {
-    return std::any_of(driver.offers.begin(), driver.offers.end(), shares);
-  });
+  const bool any_share = std::any_of(
+      configuration.drivers.begin(), configuration.drivers.end(),
+      [&](const config::DriverConfiguration& driver) { return std::any_of(driver.offers.begin(), driver.offers.end(), shares); });
   if (any_share && input.kubernetes_minor < kSharesMinor) {
-    notes.push_back(Cat("offers of mode share need the feature gate DRAConsumableCapacity, which Kubernetes ", options.kubernetes, " has off by default"));
+    notes.push_back(Cat("offers of mode share need the feature gate DRAConsumableCapacity, which Kubernetes ", options.kubernetes,
+                        " has off by default"));
   }
   return notes;
 }

@@ -12,9 +12,9 @@
 
 namespace tranche::ctl {
 
-inline constexpr std::string_view kNodeName = "tranche-node";         // DaemonSet, ServiceAccount, ClusterRole and its binding
+inline constexpr std::string_view kNodeName = "tranche-node";  // DaemonSet, ServiceAccount, ClusterRole and its binding
 inline constexpr std::string_view kConfigMapName = "tranche-host";
-inline constexpr int kGranularStatusMinor = 36;                       // resourceclaims/driver is checked from here on
+inline constexpr int kGranularStatusMinor = 36;  // resourceclaims/driver is checked from here on
 
 struct RenderInput {
   const config::HostConfiguration& configuration;
@@ -38,8 +38,8 @@ boost::json::array RenderPolicies(const RenderInput& input);
 // What the backends of a configuration are known to need on a node.
 struct Privileges {
   bool host_network = false;
-  std::vector<std::string> capabilities;      // sorted
-  std::vector<std::string> unknown;           // libraries that nothing is known of
+  std::vector<std::string> capabilities;  // sorted
+  std::vector<std::string> unknown;       // libraries that nothing is known of
 };
 Privileges PrivilegesOf(const RenderInput& input);
 

@@ -1,8 +1,9 @@
-// What guards: DeviceClasses and the ValidatingAdmissionPolicies for slices, namespaces of a class, parameters of a claim, and admin access.
+// What guards: DeviceClasses and the ValidatingAdmissionPolicies for slices, namespaces of a class, parameters of a claim, and admin
+// access.
 //
-// Every policy fails closed: it is evaluated inside the API server, so nothing can be unreachable, and an expression only fails on an object that was
-// made to break it. Costs grow with the requests of one claim (at most 32, with 8 alternatives each), not with the number of classes: what
-// depends on classes is a map that is computed once an object (variables are evaluated once, and only when used).
+// Every policy fails closed: it is evaluated inside the API server, so nothing can be unreachable, and an expression only fails on an
+// object that was made to break it. Costs grow with the requests of one claim (at most 32, with 8 alternatives each), not with the number
+// of classes: what depends on classes is a map that is computed once an object (variables are evaluated once, and only when used).
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -46,13 +47,14 @@ json::array Encode(const Policy& policy) {
                           {"apiVersions", json::array{"v1"}},
                           {"operations", Texts(policy.operations)},
                           {"resources", Texts(policy.resources)}};
-  return {json::object{{"apiVersion", kPolicyApi},
-                       {"kind", "ValidatingAdmissionPolicy"},
-                       {"metadata", Metadata(policy.name, "")},
-                       {"spec", json::object{{"failurePolicy", "Fail"},
-                                             {"matchConstraints", json::object{{"matchPolicy", "Equivalent"}, {"resourceRules", json::array{rule}}}},
-                                             {"variables", std::move(variables)},
-                                             {"validations", std::move(checks)}}}},
+  return {json::object{
+              {"apiVersion", kPolicyApi},
+              {"kind", "ValidatingAdmissionPolicy"},
+              {"metadata", Metadata(policy.name, "")},
+              {"spec", json::object{{"failurePolicy", "Fail"},
+                                    {"matchConstraints", json::object{{"matchPolicy", "Equivalent"}, {"resourceRules", json::array{rule}}}},
+                                    {"variables", std::move(variables)},
+                                    {"validations", std::move(checks)}}}},
           json::object{{"apiVersion", kPolicyApi},
                        {"kind", "ValidatingAdmissionPolicyBinding"},
                        {"metadata", Metadata(policy.name, "")},
@@ -105,7 +107,8 @@ Policy SlicePolicy(const RenderInput& input) {
   };
   policy.checks = {
       {"!variables.byHost || variables.ours", "the node host writes slices of its own drivers only", ""},
-      {"!variables.byHost || (variables.tokenNodes.size() == 1 && variables.sliceNode != '' && variables.tokenNodes[0] == variables.sliceNode)",
+      {"!variables.byHost || (variables.tokenNodes.size() == 1 && variables.sliceNode != '' && variables.tokenNodes[0] == "
+       "variables.sliceNode)",
        "the node host writes slices of its own node only, with the token of its pod", ""},
       {"!variables.ours || variables.byHost ||\n"
        "(request.operation == 'DELETE' && (variables.byKubelet || variables.byControlPlane || variables.byAdministrator)) ||\n"
@@ -135,7 +138,8 @@ Policy NamespacePolicy(const RenderInput& input) {
        "'namespace ' + request.namespace + ' may not use device class ' + variables.refused.join(', ') + "
        "'; ask the cluster operator to add it to namespaces.allow of the class'"},
       {"variables.refusedAlternatives.size() == 0", "",
-       "'namespace ' + request.namespace + ' may not use a device class of firstAvailable in request ' + variables.refusedAlternatives.join(', ') + "
+       "'namespace ' + request.namespace + ' may not use a device class of firstAvailable in request ' + "
+       "variables.refusedAlternatives.join(', ') + "
        "'; ask the cluster operator to add it to namespaces.allow of the class'"},
   };
   return policy;
@@ -154,11 +158,12 @@ std::string AllowedParameters(const RenderInput& input) {
   return text.size() > kMaxBytes ? "see claimParameters of the class in the host configuration" : text;
 }
 
-// A class's parameters are for its own driver, so a driver's entry lists its classes only. `reaches`: whether configuration c is for the request.
+// A class's parameters are for its own driver, so a driver's entry lists its classes only. `reaches`: whether configuration c is for the
+// request.
 std::string ParametersAllowed(std::string_view device_class, std::string_view reaches) {
   const std::string allowed = Cat("variables.allowed[c.opaque.driver][", device_class, "]");
-  return Cat("!(", device_class, " in variables.allowed[c.opaque.driver]) || !(", reaches, ") ||\n    (c.opaque.parameters.size() <= ", allowed,
-             ".size() && c.opaque.parameters.all(p, p in ", allowed, "))");
+  return Cat("!(", device_class, " in variables.allowed[c.opaque.driver]) || !(", reaches,
+             ") ||\n    (c.opaque.parameters.size() <= ", allowed, ".size() && c.opaque.parameters.all(p, p in ", allowed, "))");
 }
 
 Policy ParameterPolicy(const RenderInput& input) {
@@ -172,10 +177,11 @@ Policy ParameterPolicy(const RenderInput& input) {
   }
   Policy policy = ClaimPolicy("tranche-claim-parameters");
   policy.variables.emplace_back("allowed", CelMap(drivers));
-  policy.variables.emplace_back("configurations",
-                                "variables.spec.?devices.?config.orValue([]).filter(c, has(c.opaque) && c.opaque.driver in variables.allowed)");
-  const std::string message = Cat("the configuration of the claim sets a parameter that its device class does not leave to claims; it may set ",
-                                  AllowedParameters(input));
+  policy.variables.emplace_back(
+      "configurations", "variables.spec.?devices.?config.orValue([]).filter(c, has(c.opaque) && c.opaque.driver in variables.allowed)");
+  const std::string message =
+      Cat("the configuration of the claim sets a parameter that its device class does not leave to claims; it may set ",
+          AllowedParameters(input));
   policy.checks = {
       {Cat("variables.configurations.all(c, variables.requests.all(r, !has(r.exactly) ||\n    ",
            ParametersAllowed("r.exactly.deviceClassName", "c.?requests.orValue([]).size() == 0 || r.name in c.requests"), "))"),
@@ -198,8 +204,10 @@ Policy AdminPolicy(const RenderInput& input) {
     }
   });
   Policy policy = ClaimPolicy("tranche-admin-access");
-  policy.variables.emplace_back("adminClasses", "variables.requests.filter(r, r.?exactly.?adminAccess.orValue(false)).map(r, r.exactly.deviceClassName)");
-  policy.variables.emplace_back("namespaceLabelled", "namespaceObject.metadata.?labels[?'resource.kubernetes.io/admin-access'].orValue('') == 'true'");
+  policy.variables.emplace_back("adminClasses",
+                                "variables.requests.filter(r, r.?exactly.?adminAccess.orValue(false)).map(r, r.exactly.deviceClassName)");
+  policy.variables.emplace_back("namespaceLabelled",
+                                "namespaceObject.metadata.?labels[?'resource.kubernetes.io/admin-access'].orValue('') == 'true'");
   policy.checks = {
       {Cat("variables.adminClasses.all(n, !(n in ", CelList(shared), "))"),
        "a share holds capacity and admin access is counted nowhere: ask for the device class without adminAccess", ""},
@@ -212,8 +220,8 @@ Policy AdminPolicy(const RenderInput& input) {
 std::string Selector(const config::DriverConfiguration& driver, const config::ClassConfiguration& device_class) {
   // An attribute that a device lacks would be an error, which stops the scheduling of the pod, so its presence is asked first.
   const std::string attributes = Cat("device.attributes[", CelText(driver.name), "]");
-  std::string selector = Cat("device.driver == ", CelText(driver.name), " &&\n'offer' in ", attributes, " && ", attributes, ".offer == ",
-                             CelText(device_class.offer));
+  std::string selector = Cat("device.driver == ", CelText(driver.name), " &&\n'offer' in ", attributes, " && ", attributes,
+                             ".offer == ", CelText(device_class.offer));
   if (device_class.minimum_enforcement == Enforcement::kNone) return selector;
   std::vector<std::string> levels;
   for (const Enforcement level : {Enforcement::kSoft, Enforcement::kStrong, Enforcement::kHard}) {
@@ -238,7 +246,8 @@ json::object EncodeClass(const config::DriverConfiguration& driver, const config
 
 json::array RenderClasses(const RenderInput& input) {
   json::array classes;
-  ForEachClass(input.configuration, [&](const auto& driver, const auto& device_class) { classes.push_back(EncodeClass(driver, device_class)); });
+  ForEachClass(input.configuration,
+               [&](const auto& driver, const auto& device_class) { classes.push_back(EncodeClass(driver, device_class)); });
   return classes;
 }
 

@@ -1,5 +1,5 @@
-// A JSON tree as one YAML document that every YAML 1.1 and 1.2 reader understands alike. Values that another reader could take for something else
-// (numbers, "yes", dates, control characters) are quoted, texts of several lines are literal blocks where that is exact.
+// A JSON tree as one YAML document that every YAML 1.1 and 1.2 reader understands alike. Values that another reader could take for
+// something else (numbers, "yes", dates, control characters) are quoted, texts of several lines are literal blocks where that is exact.
 #pragma once
 
 #include <string>

@@ -1,9 +1,10 @@
-// What `tranchectl render` prints, applied to a real API server: the server takes every object and enforces the policies. Users are tried by
-// impersonation, with what a pod-bound token says of its node.
+// What `tranchectl render` prints, applied to a real API server: the server takes every object and enforces the policies. Users are tried
+// by impersonation, with what a pod-bound token says of its node.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <iostream>
 #include <map>
 #include <memory>
 #include <string>
@@ -51,14 +52,20 @@ drivers:
 constexpr char kPlural[] = "/apis/resource.k8s.io/v1";
 
 std::string PathOf(const json::value& object) {
-  static const std::map<std::string, std::string> kPlurals = {
-      {"Namespace", "namespaces"}, {"ServiceAccount", "serviceaccounts"}, {"ClusterRole", "clusterroles"},
-      {"ClusterRoleBinding", "clusterrolebindings"}, {"ConfigMap", "configmaps"}, {"DaemonSet", "daemonsets"}, {"DeviceClass", "deviceclasses"},
-      {"ValidatingAdmissionPolicy", "validatingadmissionpolicies"}, {"ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"}};
+  static const std::map<std::string, std::string> kPlurals = {{"Namespace", "namespaces"},
+                                                              {"ServiceAccount", "serviceaccounts"},
+                                                              {"ClusterRole", "clusterroles"},
+                                                              {"ClusterRoleBinding", "clusterrolebindings"},
+                                                              {"ConfigMap", "configmaps"},
+                                                              {"DaemonSet", "daemonsets"},
+                                                              {"DeviceClass", "deviceclasses"},
+                                                              {"ValidatingAdmissionPolicy", "validatingadmissionpolicies"},
+                                                              {"ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"}};
   const std::string version = object.at("apiVersion").as_string().c_str();
   const json::object& metadata = object.at("metadata").as_object();
   std::string path = version.find('/') == std::string::npos ? "/api/" + version : "/apis/" + version;
-  if (const json::value* namespace_name = metadata.if_contains("namespace")) path += std::string("/namespaces/") + namespace_name->as_string().c_str();
+  if (const json::value* namespace_name = metadata.if_contains("namespace"))
+    path += std::string("/namespaces/") + namespace_name->as_string().c_str();
   return path + "/" + kPlurals.at(object.at("kind").as_string().c_str()) + "/" + metadata.at("name").as_string().c_str();
 }
 
@@ -103,16 +110,25 @@ json::object Devices(json::array requests, json::array configuration = {}) {
   return {{"requests", std::move(requests)}, {"config", std::move(configuration)}};
 }
 
-// One server for all cases: each of them uses names of its own.
-class RenderOnApiServer : public ::testing::Test {
+// One server of each version for all cases: each of them uses names of its own.
+class RenderOnApiServer : public ::testing::TestWithParam<std::string> {
  protected:
-  static void SetUpTestSuite() {
-    if (const std::string missing = ApiServer::Missing(); !missing.empty()) return;
-    server_ = ApiServer::Start();
-    ASSERT_NE(server_, nullptr);
-    for (const json::value& object : Rendered(kHost)) {
+  void SetUp() override {
+    if (const std::string missing = ApiServer::Missing(GetParam()); !missing.empty()) {
+      std::cerr << "NOT TESTED: " << missing << "\n";
+      GTEST_SKIP() << "NOT TESTED: " << missing;
+    }
+    const bool first = !servers_.contains(GetParam());
+    if (first) servers_[GetParam()] = ApiServer::Start({}, GetParam());
+    server_ = servers_[GetParam()].get();
+    ASSERT_NE(server_, nullptr) << "the API server did not start";
+    if (first) Install();
+  }
+  static void TearDownTestSuite() { servers_.clear(); }
+
+  void Install() {
+    for (const json::value& object : RenderedHere()) {
       const Answer answer = Apply(object);
-      applied_ = applied_ && answer.code == 201;
       EXPECT_EQ(answer.code, 201) << PathOf(object) << "\n" << answer.body;
     }
     for (const char* name : {"team-a", "exact", "outsider", "kube-system-like"}) CreateNamespace(name, false);
@@ -120,15 +136,11 @@ class RenderOnApiServer : public ::testing::Test {
     GrantClaims();
     ASSERT_TRUE(PoliciesAreInForce());
   }
-  static void TearDownTestSuite() { server_.reset(); }
-
-  void SetUp() override {
-    if (const std::string missing = ApiServer::Missing(); !missing.empty()) GTEST_SKIP() << "NOT TESTED: " << missing;
-    ASSERT_NE(server_, nullptr) << "the API server did not start";
-  }
+  static json::array RenderedHere() { return Rendered(kHost, {"--kubernetes", GetParam()}); }
 
   static Answer Apply(const json::value& object) {
-    return server_->Request("PATCH", PathOf(object) + "?fieldManager=test&force=true", json::serialize(object), {}, "application/apply-patch+yaml");
+    return server_->Request("PATCH", PathOf(object) + "?fieldManager=test&force=true", json::serialize(object), {},
+                            "application/apply-patch+yaml");
   }
 
   static void CreateNamespace(const std::string& name, bool admin) {
@@ -148,11 +160,12 @@ class RenderOnApiServer : public ::testing::Test {
                               {"rules", json::array{json::object{{"apiGroups", json::array{"resource.k8s.io"}},
                                                                  {"resources", resources},
                                                                  {"verbs", json::array{"get", "create", "update", "delete"}}}}}};
-      const json::object binding{{"apiVersion", "rbac.authorization.k8s.io/v1"},
-                                 {"kind", "ClusterRoleBinding"},
-                                 {"metadata", json::object{{"name", name}}},
-                                 {"subjects", json::array{json::object{{"kind", "User"}, {"name", user.user}}}},
-                                 {"roleRef", json::object{{"apiGroup", "rbac.authorization.k8s.io"}, {"kind", "ClusterRole"}, {"name", name}}}};
+      const json::object binding{
+          {"apiVersion", "rbac.authorization.k8s.io/v1"},
+          {"kind", "ClusterRoleBinding"},
+          {"metadata", json::object{{"name", name}}},
+          {"subjects", json::array{json::object{{"kind", "User"}, {"name", user.user}}}},
+          {"roleRef", json::object{{"apiGroup", "rbac.authorization.k8s.io"}, {"kind", "ClusterRole"}, {"name", name}}}};
       for (const json::object& object : {role, binding}) EXPECT_EQ(Apply(object).code, 201);
     };
     grant("tenant", {"resourceclaims", "resourceclaimtemplates"}, Tenant());
@@ -166,8 +179,8 @@ class RenderOnApiServer : public ::testing::Test {
           return Claim("outsider", Devices({Exact("vnic-shared")}), "?dryRun=All").code == 403 &&
                  Claim("team-a", Devices({Exact("vnic-shared")}, {Parameters({{"x", 1}})}), "?dryRun=All").code == 403 &&
                  Claim("team-admin", Devices({WithAdmin("vnic-shared")}), "?dryRun=All").code == 403 &&
-                 server_->Request("POST", std::string(kPlural) + "/resourceslices?dryRun=All", json::serialize(Slice("probe", "vnic.tranche.dev", "node-1")),
-                                  OtherDriver())
+                 server_->Request("POST", std::string(kPlural) + "/resourceslices?dryRun=All",
+                                  json::serialize(Slice("probe", "vnic.tranche.dev", "node-1")), OtherDriver())
                          .code == 403;
         },
         std::chrono::seconds(30));
@@ -189,14 +202,16 @@ class RenderOnApiServer : public ::testing::Test {
                              {"kind", "ResourceClaim"},
                              {"metadata", json::object{{"generateName", "c-"}}},
                              {"spec", json::object{{"devices", devices}}}};
-    return server_->Request("POST", std::string(kPlural) + "/namespaces/" + namespace_name + "/resourceclaims" + query, json::serialize(claim), Tenant());
+    return server_->Request("POST", std::string(kPlural) + "/namespaces/" + namespace_name + "/resourceclaims" + query,
+                            json::serialize(claim), Tenant());
   }
   static Answer Template(const std::string& namespace_name, const json::object& devices) {
     const json::object claim{{"apiVersion", "resource.k8s.io/v1"},
                              {"kind", "ResourceClaimTemplate"},
                              {"metadata", json::object{{"generateName", "t-"}}},
                              {"spec", json::object{{"spec", json::object{{"devices", devices}}}}}};
-    return server_->Request("POST", std::string(kPlural) + "/namespaces/" + namespace_name + "/resourceclaimtemplates", json::serialize(claim), Tenant());
+    return server_->Request("POST", std::string(kPlural) + "/namespaces/" + namespace_name + "/resourceclaimtemplates",
+                            json::serialize(claim), Tenant());
   }
   // Claim and template alike.
   static void ExpectBoth(int code, const std::string& text, const std::string& namespace_name, const json::object& devices) {
@@ -219,33 +234,34 @@ class RenderOnApiServer : public ::testing::Test {
     EXPECT_THAT(answer.body, AllOf(HasSubstr("ValidatingAdmissionPolicy"), HasSubstr(text)));
   }
 
-  static inline std::unique_ptr<ApiServer> server_;
-  static inline bool applied_ = true;
+  static inline std::map<std::string, std::unique_ptr<ApiServer>> servers_;
+  static inline ApiServer* server_ = nullptr;  // of the case that runs
 };
 
-TEST_F(RenderOnApiServer, TakesEveryObjectAndFindsNoMistakeInAnyExpression) {
-  EXPECT_TRUE(applied_);
-  for (const json::value& object : Rendered(kHost)) {
+TEST_P(RenderOnApiServer, TakesEveryObjectAndFindsNoMistakeInAnyExpression) {
+  for (const json::value& object : RenderedHere()) {
     // Applying again changes nothing: what the server stored is what was rendered.
     const Answer before = server_->Request("GET", PathOf(object)), after = Apply(object);
     ASSERT_EQ(before.code, 200) << before.body;
     ASSERT_EQ(after.code, 200) << after.body;
-    EXPECT_EQ(json::parse(before.body).at("metadata").at("resourceVersion"), json::parse(after.body).at("metadata").at("resourceVersion")) << PathOf(object);
+    EXPECT_EQ(json::parse(before.body).at("metadata").at("resourceVersion"), json::parse(after.body).at("metadata").at("resourceVersion"))
+        << PathOf(object);
   }
 }
 
-TEST_F(RenderOnApiServer, TakesConfigurationsWithoutDriversClassesOrNamespaces) {
-  for (const std::string& text : {std::string("apiVersion: tranche.dev/v1alpha1\nkind: HostConfiguration\n"),
-                                  std::string("apiVersion: tranche.dev/v1alpha1\nkind: HostConfiguration\ndrivers: [{name: a.tranche.dev}]\n")}) {
+TEST_P(RenderOnApiServer, TakesConfigurationsWithoutDriversClassesOrNamespaces) {
+  for (const std::string& text :
+       {std::string("apiVersion: tranche.dev/v1alpha1\nkind: HostConfiguration\n"),
+        std::string("apiVersion: tranche.dev/v1alpha1\nkind: HostConfiguration\ndrivers: [{name: a.tranche.dev}]\n")}) {
     for (const json::value& object : Rendered(text, {"policies", "rbac"})) {
-      const Answer answer = server_->Request("PATCH", PathOf(object) + "?fieldManager=test&force=true&dryRun=All", json::serialize(object), {},
-                                             "application/apply-patch+yaml");
+      const Answer answer = server_->Request("PATCH", PathOf(object) + "?fieldManager=test&force=true&dryRun=All", json::serialize(object),
+                                             {}, "application/apply-patch+yaml");
       EXPECT_EQ(answer.code, 200) << PathOf(object) << "\n" << answer.body;
     }
   }
 }
 
-TEST_F(RenderOnApiServer, HostWritesSlicesOfItsOwnNodeAndDriversOnly) {
+TEST_P(RenderOnApiServer, HostWritesSlicesOfItsOwnNodeAndDriversOnly) {
   EXPECT_EQ(CreateSlice(Slice("own", "vnic.tranche.dev", "node-1"), Host("node-1")).code, 201);
   ExpectRefused(CreateSlice(Slice("foreign-node", "vnic.tranche.dev", "node-2"), Host("node-1")), "own node only");
   ExpectRefused(CreateSlice(Slice("unbound", "vnic.tranche.dev", "node-1"), Host("")), "own node only");
@@ -266,7 +282,7 @@ TEST_F(RenderOnApiServer, HostWritesSlicesOfItsOwnNodeAndDriversOnly) {
   ExpectRefused(OnSlice("DELETE", "gpu", Host("node-1")), "own drivers only");
 }
 
-TEST_F(RenderOnApiServer, NobodyElseWritesOurSlices) {
+TEST_P(RenderOnApiServer, NobodyElseWritesOurSlices) {
   ExpectRefused(CreateSlice(Slice("forged", "vnic.tranche.dev", "node-1"), OtherDriver()), "written only by");
   ExpectRefused(CreateSlice(Slice("forged", "idle.tranche.dev", "node-1"), OtherDriver()), "written only by");
   ExpectRefused(CreateSlice(Slice("forged", "vnic.tranche.dev", "node-1"), {}), "written only by");
@@ -284,7 +300,7 @@ TEST_F(RenderOnApiServer, NobodyElseWritesOurSlices) {
   EXPECT_EQ(OnSlice("DELETE", "ours", {}).code, 200) << "an administrator may delete; the host makes it again";
 }
 
-TEST_F(RenderOnApiServer, KubeletAndGarbageCollectorStillDelete) {
+TEST_P(RenderOnApiServer, KubeletAndGarbageCollectorStillDelete) {
   const Impersonation collector = ServiceAccountUser("kube-system", "generic-garbage-collector");
   for (const auto& [name, user] : std::map<std::string, Impersonation>{{"by-kubelet", Kubelet("node-1")}, {"by-collector", collector}}) {
     ASSERT_EQ(CreateSlice(Slice(name, "vnic.tranche.dev", "node-1"), Host("node-1")).code, 201);
@@ -293,12 +309,13 @@ TEST_F(RenderOnApiServer, KubeletAndGarbageCollectorStillDelete) {
   }
   // As a kubelet does when it starts: all slices of its node at once.
   ASSERT_EQ(CreateSlice(Slice("collection", "vnic.tranche.dev", "node-3"), Host("node-3")).code, 201);
-  const Answer all = server_->Request("DELETE", std::string(kPlural) + "/resourceslices?fieldSelector=spec.nodeName%3Dnode-3", "", Kubelet("node-3"));
+  const Answer all =
+      server_->Request("DELETE", std::string(kPlural) + "/resourceslices?fieldSelector=spec.nodeName%3Dnode-3", "", Kubelet("node-3"));
   EXPECT_EQ(all.code, 200) << all.body;
   EXPECT_EQ(OnSlice("GET", "collection", {}).code, 404);
 }
 
-TEST_F(RenderOnApiServer, ClassesAreForTheirNamespaces) {
+TEST_P(RenderOnApiServer, ClassesAreForTheirNamespaces) {
   for (const char* name : {"team-a", "exact"}) ExpectBoth(201, "", name, Devices({Exact("vnic-shared")}));
   for (const char* name : {"outsider", "kube-system-like"}) {
     ExpectBoth(403, std::string("namespace ") + name + " may not use device class vnic-shared", name, Devices({Exact("vnic-shared")}));
@@ -310,22 +327,26 @@ TEST_F(RenderOnApiServer, ClassesAreForTheirNamespaces) {
   ExpectBoth(201, "", "outsider", Devices({Alternatives({"vnic-whole", "gpu.example.com"})}));
 }
 
-TEST_F(RenderOnApiServer, OlderVersionsOfTheApiAreNoWayAround) {
-  const json::object claim{{"metadata", json::object{{"generateName", "c-"}}},
-                           {"spec", json::object{{"devices", json::object{{"requests", json::array{json::object{{"name", "nic"}, {"deviceClassName", "vnic-shared"}}}}}}}}};
+TEST_P(RenderOnApiServer, OlderVersionsOfTheApiAreNoWayAround) {
+  const json::object claim{
+      {"metadata", json::object{{"generateName", "c-"}}},
+      {"spec", json::object{{"devices",
+                             json::object{{"requests", json::array{json::object{{"name", "nic"}, {"deviceClassName", "vnic-shared"}}}}}}}}};
   const std::string path = "/apis/resource.k8s.io/v1beta1/namespaces/";
   EXPECT_EQ(server_->Request("POST", path + "team-a/resourceclaims", json::serialize(claim), Tenant()).code, 201);
-  ExpectRefused(server_->Request("POST", path + "outsider/resourceclaims", json::serialize(claim), Tenant()), "may not use device class vnic-shared");
+  ExpectRefused(server_->Request("POST", path + "outsider/resourceclaims", json::serialize(claim), Tenant()),
+                "may not use device class vnic-shared");
 }
 
-TEST_F(RenderOnApiServer, ClaimsSetOnlyWhatTheirClassLeavesToThem) {
+TEST_P(RenderOnApiServer, ClaimsSetOnlyWhatTheirClassLeavesToThem) {
   const auto exact = [](json::array configuration) { return Devices({Exact("vnic-shared")}, std::move(configuration)); };
   ExpectBoth(201, "", "team-a", exact({Parameters({{"mtu", 1400}})}));
   ExpectBoth(201, "", "team-a", exact({Parameters({{"mtu", 1400}, {"it's \"odd\"", "x"}}, {"nic"})}));
   ExpectBoth(201, "", "team-a", exact({Parameters({})}));
   ExpectBoth(201, "", "team-a", exact({Parameters({{"anything", 1}}, {}, "gpu.example.com")}));
-  for (const json::object& parameters : {json::object{{"direction", "both"}}, json::object{{"mtu", 1}, {"direction", "both"}},
-                                         json::object{{"mtu", 1}, {"MTU", 1}}, json::object{{"", 1}}, json::object{{"mtu", 1}, {"a", 1}, {"b", 1}}}) {
+  for (const json::object& parameters :
+       {json::object{{"direction", "both"}}, json::object{{"mtu", 1}, {"direction", "both"}}, json::object{{"mtu", 1}, {"MTU", 1}},
+        json::object{{"", 1}}, json::object{{"mtu", 1}, {"a", 1}, {"b", 1}}}) {
     ExpectBoth(403, "does not leave to claims", "team-a", exact({Parameters(parameters)}));
     ExpectBoth(403, "does not leave to claims", "team-a", exact({Parameters({{"mtu", 1}}), Parameters(parameters, {"nic"})}));
   }
@@ -338,7 +359,7 @@ TEST_F(RenderOnApiServer, ClaimsSetOnlyWhatTheirClassLeavesToThem) {
   ExpectBoth(403, "does not leave to claims", "team-a", Devices({either}, {Parameters({{"mtu", 1}})}));
 }
 
-TEST_F(RenderOnApiServer, LargestHonestClaimStaysWithinTheBudgetAndAHostileOneIsRefused) {
+TEST_P(RenderOnApiServer, LargestHonestClaimStaysWithinTheBudgetAndAHostileOneIsRefused) {
   json::array requests, configuration, hostile;
   for (int i = 0; i < 32; ++i) {
     json::object request = Alternatives({"vnic-shared", "vnic-whole", "vnic-soft", "a", "b", "c", "d", "e"});
@@ -357,8 +378,9 @@ TEST_F(RenderOnApiServer, LargestHonestClaimStaysWithinTheBudgetAndAHostileOneIs
   EXPECT_LT(refused.code, 500) << refused.body;
 }
 
-TEST_F(RenderOnApiServer, AdminAccessNeedsALabelledNamespaceAndIsNotForShares) {
-  for (const Answer& answer : {Claim("team-a", Devices({WithAdmin("vnic-whole")})), Template("team-a", Devices({WithAdmin("vnic-whole")}))}) {
+TEST_P(RenderOnApiServer, AdminAccessNeedsALabelledNamespaceAndIsNotForShares) {
+  for (const Answer& answer :
+       {Claim("team-a", Devices({WithAdmin("vnic-whole")})), Template("team-a", Devices({WithAdmin("vnic-whole")}))}) {
     EXPECT_GE(answer.code, 400) << answer.body;
     EXPECT_THAT(answer.body, HasSubstr("resource.kubernetes.io/admin-access"));
   }
@@ -366,22 +388,29 @@ TEST_F(RenderOnApiServer, AdminAccessNeedsALabelledNamespaceAndIsNotForShares) {
   ExpectBoth(403, "without adminAccess", "team-admin", Devices({WithAdmin("vnic-shared")}));
 }
 
-TEST_F(RenderOnApiServer, HostMayDoWhatItDoesAndNothingElse) {
-  const auto may = [](const std::string& group, const std::string& resource, const std::string& subresource, const std::string& verb, const std::string& name) {
+TEST_P(RenderOnApiServer, HostMayDoWhatItDoesAndNothingElse) {
+  const auto may = [](const std::string& group, const std::string& resource, const std::string& subresource, const std::string& verb,
+                      const std::string& name) {
     const Impersonation host = Host("node-1");
     json::array groups;
     for (const std::string& member : host.groups) groups.emplace_back(member);
     const json::object review{{"apiVersion", "authorization.k8s.io/v1"},
                               {"kind", "SubjectAccessReview"},
-                              {"spec", json::object{{"user", host.user}, {"groups", groups},
-                                                    {"resourceAttributes", json::object{{"group", group}, {"resource", resource}, {"subresource", subresource},
-                                                                                        {"verb", verb}, {"name", name}, {"namespace", "team-a"}}}}}};
+                              {"spec", json::object{{"user", host.user},
+                                                    {"groups", groups},
+                                                    {"resourceAttributes", json::object{{"group", group},
+                                                                                        {"resource", resource},
+                                                                                        {"subresource", subresource},
+                                                                                        {"verb", verb},
+                                                                                        {"name", name},
+                                                                                        {"namespace", "team-a"}}}}}};
     const Answer answer = server_->Request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", json::serialize(review));
     EXPECT_EQ(answer.code, 201) << answer.body;
     return json::parse(answer.body).at("status").at("allowed").as_bool();
   };
   const std::string dra = "resource.k8s.io";
-  for (const char* verb : {"get", "list", "watch", "create", "update", "patch", "delete"}) EXPECT_TRUE(may(dra, "resourceslices", "", verb, ""));
+  for (const char* verb : {"get", "list", "watch", "create", "update", "patch", "delete"})
+    EXPECT_TRUE(may(dra, "resourceslices", "", verb, ""));
   EXPECT_TRUE(may(dra, "resourceclaims", "", "get", "c"));
   EXPECT_TRUE(may(dra, "resourceclaims", "status", "update", "c"));
   EXPECT_TRUE(may(dra, "resourceclaims", "driver", "associated-node:patch", "vnic.tranche.dev"));
@@ -401,6 +430,9 @@ TEST_F(RenderOnApiServer, HostMayDoWhatItDoesAndNothingElse) {
   EXPECT_FALSE(may("", "configmaps", "", "get", "c"));
   EXPECT_FALSE(may("", "nodes", "", "patch", "node-1"));
 }
+
+INSTANTIATE_TEST_SUITE_P(Kubernetes, RenderOnApiServer, ::testing::Values("1.37", "1.36"),
+                         [](const auto& version) { return "V1_" + version.param.substr(2); });
 
 }  // namespace
 }  // namespace tranche::test

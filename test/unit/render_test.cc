@@ -1,5 +1,8 @@
 // What `tranchectl render` prints, read again as a YAML reader of the cluster does.
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <set>
@@ -14,7 +17,10 @@
 #include <gtest/gtest.h>
 #include <yaml-cpp/yaml.h>
 
+#include "base/files.h"
+#include "base/ids.h"
 #include "config/config.h"
+#include "ctl/install.h"
 #include "ctl/render.h"
 #include "ctl/render_parts.h"
 #include "ctl/yaml_writer.h"
@@ -68,7 +74,8 @@ config::HostConfiguration Parse(const std::string& text) {
 }
 
 // The documents by "Kind/name", through YAML text.
-std::map<std::string, YAML::Node> Documents(const config::HostConfiguration& configuration, const std::string& text, const RenderOptions& options = {}) {
+std::map<std::string, YAML::Node> Documents(const config::HostConfiguration& configuration, const std::string& text,
+                                            const RenderOptions& options = {}) {
   const absl::StatusOr<json::array> objects = RenderObjects(configuration, text, options);
   EXPECT_TRUE(objects.ok()) << objects.status();
   std::map<std::string, YAML::Node> documents;
@@ -79,9 +86,13 @@ std::map<std::string, YAML::Node> Documents(const config::HostConfiguration& con
   EXPECT_EQ(documents.size(), objects->size()) << "two objects of one kind have one name";
   return documents;
 }
-std::map<std::string, YAML::Node> Documents(const std::string& text, const RenderOptions& options = {}) { return Documents(Parse(text), text, options); }
+std::map<std::string, YAML::Node> Documents(const std::string& text, const RenderOptions& options = {}) {
+  return Documents(Parse(text), text, options);
+}
 
-std::vector<std::string> Strings(const YAML::Node& node) { return node.IsDefined() ? node.as<std::vector<std::string>>() : std::vector<std::string>(); }
+std::vector<std::string> Strings(const YAML::Node& node) {
+  return node.IsDefined() ? node.as<std::vector<std::string>>() : std::vector<std::string>();
+}
 
 std::string Variable(const YAML::Node& policy, const std::string& name) {
   for (const YAML::Node& variable : policy["spec"]["variables"]) {
@@ -103,11 +114,11 @@ TEST(Render, GivesEveryObjectOnceInAnOrderThatCanBeApplied) {
   ASSERT_TRUE(objects.ok()) << objects.status();
   std::vector<std::string> kinds;
   for (const json::value& object : *objects) kinds.emplace_back(object.at("kind").as_string().c_str());
-  EXPECT_THAT(kinds, ElementsAre("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "ConfigMap",
-                                 "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy",
-                                 "ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
-                                 "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "DeviceClass", "DeviceClass", "DeviceClass",
-                                 "DaemonSet"));
+  EXPECT_THAT(kinds,
+              ElementsAre("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "ConfigMap", "ValidatingAdmissionPolicy",
+                          "ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+                          "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy",
+                          "ValidatingAdmissionPolicyBinding", "DeviceClass", "DeviceClass", "DeviceClass", "DaemonSet"));
 }
 
 TEST(Render, GrantsExactlyWhatTheHostUses) {
@@ -134,7 +145,8 @@ TEST(Render, GrantsExactlyWhatTheHostUses) {
       "events.k8s.io events create",
       "events.k8s.io events patch",
   };
-  for (const char* verb : {"get", "list", "watch", "create", "update", "patch", "delete"}) expected.insert(std::string("resource.k8s.io resourceslices ") + verb);
+  for (const char* verb : {"get", "list", "watch", "create", "update", "patch", "delete"})
+    expected.insert(std::string("resource.k8s.io resourceslices ") + verb);
   EXPECT_EQ(granted, expected);
   const YAML::Node binding = documents["ClusterRoleBinding/tranche-node"];
   EXPECT_EQ(binding["roleRef"]["name"].as<std::string>(), "tranche-node");
@@ -164,8 +176,9 @@ TEST(Render, OlderServersDoNotGetPermissionsTheyDoNotKnow) {
 }
 
 TEST(Render, ConfigMapHoldsTheFileToTheByte) {
-  for (const std::string& text : {std::string(kHost), std::string(kHost) + "# a comment with ' and \" and \\ and ünïcödé\n", std::string("# no end\n") + kHost + "#",
-                                  std::string(kHost) + "\n\n", "# tab\there\r\n" + std::string(kHost), std::string("   # indented\n") + kHost}) {
+  for (const std::string& text :
+       {std::string(kHost), std::string(kHost) + "# a comment with ' and \" and \\ and ünïcödé\n", std::string("# no end\n") + kHost + "#",
+        std::string(kHost) + "\n\n", "# tab\there\r\n" + std::string(kHost), std::string("   # indented\n") + kHost}) {
     auto documents = Documents(Parse(kHost), text);
     EXPECT_EQ(documents["ConfigMap/tranche-host"]["data"]["host.yaml"].as<std::string>(), text);
   }
@@ -182,7 +195,8 @@ TEST(Render, DaemonSetUpdatesWithoutAGapAndFindsItsNodeAndItself) {
   const YAML::Node container = pod["containers"][0];
   std::map<std::string, std::string> fields;
   for (const YAML::Node& variable : container["env"]) {
-    if (variable["valueFrom"]) fields[variable["name"].as<std::string>()] = variable["valueFrom"]["fieldRef"]["fieldPath"].as<std::string>();
+    if (variable["valueFrom"])
+      fields[variable["name"].as<std::string>()] = variable["valueFrom"]["fieldRef"]["fieldPath"].as<std::string>();
   }
   EXPECT_EQ(fields, (std::map<std::string, std::string>{{"NODE_NAME", "spec.nodeName"}, {"POD_UID", "metadata.uid"}}));
   const std::vector<std::string> command = Strings(container["command"]);
@@ -252,8 +266,9 @@ TEST(Render, ClassesSelectTheirOfferAndEnforcementAndCarryTheirParameters) {
   auto documents = Documents(kHost);
   const YAML::Node shared = documents["DeviceClass/vnic-shared"];
   const std::string attributes = "device.attributes['vnic.tranche.dev']";
-  EXPECT_EQ(Selector(shared), "device.driver == 'vnic.tranche.dev' &&\n'offer' in " + attributes + " && " + attributes + ".offer == 'shared' &&\n'enforcement' in " +
-                                  attributes + " && " + attributes + ".enforcement in ['strong', 'hard']");
+  EXPECT_EQ(Selector(shared), "device.driver == 'vnic.tranche.dev' &&\n'offer' in " + attributes + " && " + attributes +
+                                  ".offer == 'shared' &&\n'enforcement' in " + attributes + " && " + attributes +
+                                  ".enforcement in ['strong', 'hard']");
   EXPECT_EQ(shared["spec"]["config"][0]["opaque"]["driver"].as<std::string>(), "vnic.tranche.dev");
   EXPECT_EQ(shared["spec"]["config"][0]["opaque"]["parameters"]["direction"].as<std::string>(), "both");
   const config::HostConfiguration configuration = Parse(kHost);
@@ -287,9 +302,11 @@ TEST(Render, PoliciesFailClosedAndDeny) {
   EXPECT_EQ(policies, 4);
   const YAML::Node namespaces = documents["ValidatingAdmissionPolicy/tranche-class-namespaces"];
   EXPECT_EQ(Variable(namespaces, "permitted"),
-            "{\n  'vnic-shared': request.namespace in ['default'] || request.namespace.matches('^(?:team-.*)$'),\n  'vnic-whole': true,\n  'fake-nobody': request.namespace in ['nobody']\n}");
+            "{\n  'vnic-shared': request.namespace in ['default'] || request.namespace.matches('^(?:team-.*)$'),\n  'vnic-whole': true,\n  "
+            "'fake-nobody': request.namespace in ['nobody']\n}");
   EXPECT_EQ(Variable(documents["ValidatingAdmissionPolicy/tranche-claim-parameters"], "allowed"),
-            "{\n  'vnic.tranche.dev': {'vnic-shared': ['mtu', 'interfaceName'], 'vnic-whole': []},\n  'fake.tranche.dev': {'fake-nobody': []}\n}");
+            "{\n  'vnic.tranche.dev': {'vnic-shared': ['mtu', 'interfaceName'], 'vnic-whole': []},\n  'fake.tranche.dev': {'fake-nobody': "
+            "[]}\n}");
 }
 
 TEST(Render, NamespaceOfTheHostReachesEveryPlaceThatNamesIt) {
@@ -301,7 +318,8 @@ TEST(Render, NamespaceOfTheHostReachesEveryPlaceThatNamesIt) {
     EXPECT_EQ(documents[name]["metadata"]["namespace"].as<std::string>(), "devices") << name;
   }
   EXPECT_EQ(documents["ClusterRoleBinding/tranche-node"]["subjects"][0]["namespace"].as<std::string>(), "devices");
-  EXPECT_THAT(Variable(documents["ValidatingAdmissionPolicy/tranche-slices"], "byHost"), HasSubstr("'system:serviceaccount:devices:tranche-node'"));
+  EXPECT_THAT(Variable(documents["ValidatingAdmissionPolicy/tranche-slices"], "byHost"),
+              HasSubstr("'system:serviceaccount:devices:tranche-node'"));
 }
 
 TEST(Render, PartsAreChosenByName) {
@@ -310,7 +328,8 @@ TEST(Render, PartsAreChosenByName) {
   auto documents = Documents(kHost, options);
   std::vector<std::string> names;
   for (const auto& [name, document] : documents) names.push_back(name);
-  EXPECT_THAT(names, UnorderedElementsAre("Namespace/tranche-system", "DeviceClass/vnic-shared", "DeviceClass/vnic-whole", "DeviceClass/fake-nobody"));
+  EXPECT_THAT(names, UnorderedElementsAre("Namespace/tranche-system", "DeviceClass/vnic-shared", "DeviceClass/vnic-whole",
+                                          "DeviceClass/fake-nobody"));
 }
 
 // Names that want to leave their quotes, in YAML and in CEL.
@@ -327,7 +346,8 @@ TEST(Render, HostileNamesStayNames) {
   EXPECT_THAT(allowed, HasSubstr("'x\\'] || true\\u000a} // \\\\ \" : # {{ \u2028 \\u007f \\u0001', 'yes', '1e3', ''"));
   EXPECT_THAT(Variable(documents["ValidatingAdmissionPolicy/tranche-class-namespaces"], "permitted"),
               HasSubstr("'on': request.namespace in ['plain'] || request.namespace.matches('^(?:team-.*)$'),"));
-  const std::string message = documents["ValidatingAdmissionPolicy/tranche-claim-parameters"]["spec"]["validations"][0]["message"].as<std::string>();
+  const std::string message =
+      documents["ValidatingAdmissionPolicy/tranche-claim-parameters"]["spec"]["validations"][0]["message"].as<std::string>();
   EXPECT_THAT(message, Not(HasSubstr("\n"))) << "the API server refuses a message of several lines";
 }
 
@@ -376,15 +396,60 @@ TEST(Render, DeployedManifestsAreWhatRenderPrints) {
   const std::string text = read(root + "examples/host.yaml");
   const absl::StatusOr<json::array> objects = RenderObjects(Parse(text), text, {});
   ASSERT_TRUE(objects.ok()) << objects.status();
-  EXPECT_EQ(read(root + "manifests/tranche.yaml"), RenderYaml(*objects)) << "make it again: tranchectl render --config deploy/examples/host.yaml";
+  EXPECT_EQ(read(root + "manifests/tranche.yaml"), RenderYaml(*objects))
+      << "make it again: tranchectl render --config deploy/examples/host.yaml";
+}
+
+TEST(Install, ReplacesInOneStepAndLeavesAloneWhatIsTheSame) {
+  const std::filesystem::path directory = std::filesystem::temp_directory_path() / ("tranche-install-" + NewUuid());
+  std::filesystem::create_directory(directory);
+  const std::string source = directory / "hook", destination = directory / "plugins/driver/bin/hook";
+  const auto write = [](const std::string& path, const std::string& text) { std::ofstream(path) << text; };
+  const auto read = [](const std::string& path) { return ReadFile(path, 1000).value_or("absent"); };
+  const auto inode = [&] {
+    struct stat status {};
+    return ::stat(destination.c_str(), &status) == 0 ? status.st_ino : 0;
+  };
+  write(source, "one");
+  EXPECT_EQ(InstallFiles({source + "=" + destination}, Format::kTable), kSuccess);
+  EXPECT_EQ(read(destination), "one");
+  EXPECT_NE(std::filesystem::status(destination).permissions() & std::filesystem::perms::others_exec, std::filesystem::perms::none);
+  const auto first = inode();
+  EXPECT_EQ(InstallFiles({source + "=" + destination}, Format::kTable), kSuccess);
+  EXPECT_EQ(inode(), first) << "an equal file was written again";
+  std::ifstream running(destination);
+  write(source, "two");
+  EXPECT_EQ(InstallFiles({source + "=" + destination}, Format::kTable), kSuccess);
+  EXPECT_EQ(read(destination), "two");
+  std::string old;
+  running >> old;
+  EXPECT_EQ(old, "one") << "a program that runs was overwritten";
+  for (const std::string& wrong : {std::string("hook"), "=" + destination, source + "=", source + "=relative", source + "=/",
+                                   directory.string() + "/absent=" + destination}) {
+    EXPECT_EQ(InstallFiles({wrong}, Format::kTable), kFailure) << wrong;
+  }
+  EXPECT_EQ(read(destination), "two");
+  std::filesystem::remove_all(directory);
 }
 
 TEST(YamlWriter, GivesEveryTextBackAsText) {
   json::array texts;
-  for (const char* text : {"", " ", "a", "yes", "No", "NULL", "~", "1", "1.5", "1e3", "0x1f", "2026-11-30", "12:30", "a: b", "a:", "# a", "a # b", "- a", "-", "--", "---",
-                           "...", "[a]", "{a}", "&a", "*a", "!a", "%a", "@a", "`a`", "'a'", "\"a\"", "|", ">", "?", "? a", "a\nb", "a\nb\n", "a\n\n", "\na", " a\nb",
-                           "a \nb", "a\n b\n", "a\n\nb", "a\tb\nc", "a\r\nb", "\\", "ü", "\u2028", "\u0085", "\ufeff", "\xF0\x9F\x98\x80", "\x01", "\x7f", "true", ".inf",
-                           "=", "<<", "$(A)", "/x/y", "--config", "a\n---\nb", "a\n# c\nb\n"}) {
+  for (const char* text : {"",         " ",         "a",          "yes",
+                           "No",       "NULL",      "~",          "1",
+                           "1.5",      "1e3",       "0x1f",       "2026-11-30",
+                           "12:30",    "a: b",      "a:",         "# a",
+                           "a # b",    "- a",       "-",          "--",
+                           "---",      "...",       "[a]",        "{a}",
+                           "&a",       "*a",        "!a",         "%a",
+                           "@a",       "`a`",       "'a'",        "\"a\"",
+                           "|",        ">",         "?",          "? a",
+                           "a\nb",     "a\nb\n",    "a\n\n",      "\na",
+                           " a\nb",    "a \nb",     "a\n b\n",    "a\n\nb",
+                           "a\tb\nc",  "a\r\nb",    "\\",         "ü",
+                           "\u2028",   "\u0085",    "\ufeff",     "\xF0\x9F\x98\x80",
+                           "\x01",     "\x7f",      "true",       ".inf",
+                           "=",        "<<",        "$(A)",       "/x/y",
+                           "--config", "a\n---\nb", "a\n# c\nb\n"}) {
     texts.emplace_back(text);
   }
   json::object object{{"texts", texts}, {"empty", json::object()}, {"none", json::array()}, {"yes", 1}, {"a: b", true}};
@@ -406,7 +471,9 @@ TEST(YamlWriter, GivesEveryTextBackAsText) {
 
 TEST(YamlWriter, KnowsUtf8) {
   for (const char* good : {"", "a", "ü", "\u20ac", "\xF0\x9F\x98\x80", "\xF4\x8F\xBF\xBF"}) EXPECT_TRUE(IsUtf8(good));
-  for (const char* bad : {"\x80", "\xC0\x80", "\xE0\x80\x80", "\xED\xA0\x80", "\xF0\x80\x80\x80", "\xF4\x90\x80\x80", "\xF8", "\xC3", "\xE2\x82", "a\xFF"}) EXPECT_FALSE(IsUtf8(bad)) << bad;
+  for (const char* bad :
+       {"\x80", "\xC0\x80", "\xE0\x80\x80", "\xED\xA0\x80", "\xF0\x80\x80\x80", "\xF4\x90\x80\x80", "\xF8", "\xC3", "\xE2\x82", "a\xFF"})
+    EXPECT_FALSE(IsUtf8(bad)) << bad;
 }
 
 }  // namespace
