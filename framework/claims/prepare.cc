@@ -263,6 +263,12 @@ absl::Status Claims::Impl::PutIntent(store::Transaction& transaction, Preparatio
   preparation.shares.clear();
   for (const ResolvedShare& share : preparation.resolved) {
     TRANCHE_RETURN_IF_ERROR(transaction.PutPolicy(share.policy));
+    if (!share.off_policy.empty()) {
+      LogWarning("an allocation does not follow the policy of now; it is honoured", {{"share", Describe(share.row.key)}, {"why", share.off_policy}});
+      AuditRecord record = MakeAudit(Actor::kKubelet, "off-policy", claim, &share.row, absl::OkStatus());
+      record.message = share.off_policy;
+      TRANCHE_RETURN_IF_ERROR(transaction.AppendAudit(record));
+    }
     TRANCHE_RETURN_IF_ERROR(transaction.PutShare(share.row));
     preparation.shares.push_back(share.row);
   }

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
+#include <tuple>
 
+#include "base/ids.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "capacity/capacity.h"
@@ -89,6 +92,40 @@ absl::Status CheckAuthority(const Claim& claim, const AllocationResult& result, 
   return absl::OkStatus();
 }
 
+constexpr char kShares[] = "shares";  // a capacity of this name counts shares: one each, or more
+
+// Whether a policy can give nothing at all: the scheduler records zeros, too.
+bool GivesZero(const PublishedCapacity& capacity) {
+  if (!capacity.request_policy.has_value()) return true;  // a request counts as it is
+  const RequestPolicy& policy = *capacity.request_policy;
+  if (policy.valid_range.has_value()) return policy.valid_range->min.IsZero();
+  if (policy.valid_values.empty()) return true;
+  return std::any_of(policy.valid_values.begin(), policy.valid_values.end(), [](const Quantity& value) { return value.IsZero(); });
+}
+
+// What no scheduler writes, under whatever policy of this device's past.
+absl::Status CheckAmount(const AllocationResult& result, const std::string& name, const Quantity& amount, const PublishedCapacity& capacity) {
+  const std::string what = Cat("device ", Address(result), ": request '", result.request, "' consumes ", amount.ToString(), " of capacity ", name);
+  constexpr std::string_view kRemedy = "; delete the claim so that it is allocated anew";
+  if (amount.IsNegative()) return absl::InvalidArgumentError(Cat(what, ", which is negative", kRemedy));
+  if (name == kShares && (amount.IsZero() || !amount.IsInteger())) return absl::InvalidArgumentError(Cat(what, ", which is no whole number above zero", kRemedy));
+  if (amount.IsZero() && !GivesZero(capacity)) return absl::InvalidArgumentError(Cat(what, ", but the least that one request gets is more", kRemedy));
+  if (amount > capacity.value) return absl::OutOfRangeError(Cat(what, ", but the whole device has ", capacity.value.ToString(), kRemedy));
+  return absl::OkStatus();
+}
+
+// A grant stays what it was granted as, also when the policy changed before it reached the node: such a difference is told, not refused.
+std::string OffPolicy(const Quantities& consumed, const PublishedDevice& device) {
+  std::string text;
+  for (const auto& [name, amount] : consumed) {
+    const absl::StatusOr<Quantity> now = capacity::Consumed(name, device.capacity.at(name), amount);
+    if (now.ok() && *now == amount) continue;
+    const std::string why = now.ok() ? Cat("would be ", now->ToString()) : std::string(now.status().message());
+    Append(text, text.empty() ? "" : "; ", "capacity ", name, ": ", amount.ToString(), " was allocated, under the policy of now it ", now.ok() ? "" : "is refused: ", why);
+  }
+  return text;
+}
+
 // What the scheduler recorded counts as it is; only what it left out is filled in.
 absl::StatusOr<Quantities> ConsumedOf(const AllocationResult& result, const PublishedDevice& device) {
   if (device.mode != Mode::kShare) return Quantities{};
@@ -100,7 +137,7 @@ absl::StatusOr<Quantities> ConsumedOf(const AllocationResult& result, const Publ
     if (!device.capacity.contains(own)) {
       return absl::FailedPreconditionError(Cat("device ", Address(result), " has no capacity '", name, "' that the allocation consumes"));
     }
-    if (amount.IsNegative()) return absl::InvalidArgumentError(Cat("device ", Address(result), ": consumed ", name, " is negative"));
+    TRANCHE_RETURN_IF_ERROR(CheckAmount(result, own, amount, device.capacity.at(own)));
     consumed[own] = amount;
   }
   for (const auto& [name, capacity] : device.capacity) {
@@ -127,6 +164,34 @@ absl::Status CheckDevice(const AllocationResult& result, const PublishedDevice* 
     return absl::FailedPreconditionError(Cat("device ", Address(result), " is shared, but the allocation of request '", result.request,
                                              "' has no shareID; the cluster needs the feature DRAConsumableCapacity"));
   }
+  if (device->mode == Mode::kShare && !IsUuid(*result.share_id)) {
+    return absl::InvalidArgumentError(Cat("device ", Address(result), ": the shareID '", *result.share_id, "' of request '", result.request,
+                                          "' is no UUID in lower case (RFC 4122); delete the claim so that it is allocated anew"));
+  }
+  return absl::OkStatus();
+}
+
+// Two results that are one share could not be told apart afterwards.
+absl::Status CheckShareIds(const Allocation& allocation) {
+  std::map<std::tuple<std::string, std::string, std::string, std::string>, std::string> requests;
+  for (const AllocationResult& result : allocation.results) {
+    if (result.share_id.value_or("").empty()) continue;
+    const auto [first, is_new] = requests.emplace(std::tuple(result.driver, result.pool, result.device, *result.share_id), result.request);
+    if (is_new) continue;
+    return absl::InvalidArgumentError(Cat("requests '", first->second, "' and '", result.request, "' both have shareID ", *result.share_id, " on device ",
+                                          Address(result), "; delete the claim so that it is allocated anew"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckConsumers(const Claim& claim) {
+  if (claim.reserved_for.empty()) return absl::FailedPreconditionError("is not reserved for any pod");
+  // A pod group reserves it without naming pods; a pod that is named has a UID.
+  for (const ConsumerReference& consumer : claim.reserved_for) {
+    if (consumer.resource == "pods" && consumer.uid.empty()) {
+      return absl::InvalidArgumentError(Cat("is reserved for pod '", consumer.name, "' without its UID; the pod must be re-created"));
+    }
+  }
   return absl::OkStatus();
 }
 
@@ -146,13 +211,19 @@ absl::Status CheckClaim(const Claim& claim, const ClaimReference& reference) {
     return absl::FailedPreconditionError(Cat(name, " has UID ", claim.uid, ", the kubelet asked for ", reference.uid,
                                              ": it was deleted and re-created; the pod must be re-created too"));
   }
+  if (claim.namespace_name != reference.namespace_name || claim.name != reference.name) {
+    return absl::InvalidArgumentError(Cat(name, " was asked for, but the object is ", claim.namespace_name, "/", claim.name,
+                                          "; correct its metadata.name and metadata.namespace"));
+  }
   if (!IsPlainUid(claim.uid)) {
     return absl::InvalidArgumentError(Cat(name, ": metadata.uid has other characters than letters, digits and '-', or more than 128; "
                                                 "delete the claim and create it again"));
   }
   if (!claim.allocation.has_value()) return absl::FailedPreconditionError(Cat(name, " is not allocated"));
-  if (claim.reserved_for.empty()) return absl::FailedPreconditionError(Cat(name, " is not reserved for any pod"));
-  return absl::OkStatus();
+  if (const absl::Status consumers = CheckConsumers(claim); !consumers.ok()) {
+    return absl::Status(consumers.code(), Cat(name, " ", View(consumers.message())));
+  }
+  return Annotate(CheckShareIds(*claim.allocation), name);
 }
 
 std::vector<std::string> PodsOf(const Claim& claim) {
@@ -184,6 +255,7 @@ absl::StatusOr<ResolvedShare> Resolve(const Claim& claim, const AllocationResult
   share.row.admin_access = result.admin_access;
   share.row.result_index = result_index;
   TRANCHE_ASSIGN_OR_RETURN(share.row.consumed, ConsumedOf(result, *device));
+  if (device->mode == Mode::kShare) share.off_policy = OffPolicy(share.row.consumed, *device);
   share.row.counters = device->consumes_counters;
   share.row.policy_version = policy.version;
   TRANCHE_ASSIGN_OR_RETURN(share.row.configuration, config::MergeParameters(*device_class, ClaimParameters(claim, result)));

@@ -206,6 +206,12 @@ inline PhysicalDevice MakeNic(const std::string& name) {
   return device;
 }
 
+// The same UUID each time for a claim's share.
+inline std::string ShareIdOf(const std::string& uid) {
+  const std::string digest = Sha256Hex(uid);
+  return digest.substr(0, 8) + "-" + digest.substr(8, 4) + "-4" + digest.substr(13, 3) + "-8" + digest.substr(17, 3) + "-" + digest.substr(20, 12);
+}
+
 inline Claim MakeClaim(const std::string& uid, const std::string& bandwidth, const std::string& device = "eth1-shared",
                        const std::string& device_class = "nic-shared") {
   Claim claim;
@@ -222,7 +228,7 @@ inline Claim MakeClaim(const std::string& uid, const std::string& bandwidth, con
   result.pool = kPool;
   result.device = device;
   if (device.ends_with("shared")) {
-    result.share_id = "share-" + uid;
+    result.share_id = ShareIdOf(uid);
     if (!bandwidth.empty()) result.consumed_capacity = {{"bandwidth", *Quantity::Parse(bandwidth)}};
   }
   claim.allocation = Allocation{{result}, {}};

@@ -77,7 +77,7 @@ TEST_F(ObserverTest, HearsWhyAPrepareWasRefused) {
   EXPECT_EQ(events[0].change, kRefused);
   EXPECT_EQ(events[0].why.code(), Code::kNotFound);
   ASSERT_THAT(events[0].shares, SizeIs(1));  // its address, so that the claim's status can say it
-  EXPECT_EQ(events[0].shares[0].key, (ShareKey{"uid-1", "nic", kDriver, kPool, "eth9-shared", "share-uid-1"}));
+  EXPECT_EQ(events[0].shares[0].key, (ShareKey{"uid-1", "nic", kDriver, kPool, "eth9-shared", ShareIdOf("uid-1")}));
 
   node_.backend->refuse = [](const backend::PrepareItem&) { return absl::UnavailableError("link down"); };
   EXPECT_FALSE(node_.Prepare(MakeClaim("uid-2", "50M")).ok());
@@ -228,7 +228,7 @@ TEST_F(ObserverTest, AShareOfAFullParentIsRefusedUntilItsLastHolderEnded) {
   const auto refused = node_.Prepare(second);
   EXPECT_TRUE(IsRetryable(refused.status())) << refused.status();
   EXPECT_THAT(std::string(refused.status().message()),
-              AllOf(HasSubstr("team-a/claim-uid-1"), HasSubstr("share share-uid-1"), HasSubstr("being released"), HasSubstr("team-a/claim-uid-2")));
+              AllOf(HasSubstr("team-a/claim-uid-1"), HasSubstr("share " + ShareIdOf("uid-1")), HasSubstr("being released"), HasSubstr("team-a/claim-uid-2")));
   EXPECT_EQ(node_.backend->applied.size(), 2U);
   node_.backend->unprepare_error = absl::OkStatus();
   ASSERT_TRUE(node_.Unprepare(first).ok());

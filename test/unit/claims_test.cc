@@ -36,7 +36,7 @@ TEST_F(ClaimsTest, PrepareAnswersTheFullListAndLeavesRowFileAndRecord) {
   EXPECT_THAT(answer->front().request_names, ElementsAre("nic"));
   EXPECT_EQ(answer->front().device, "eth1-shared");
   EXPECT_EQ(answer->front().pool, kPool);
-  EXPECT_EQ(answer->front().share_id, "share-uid-1");
+  EXPECT_EQ(answer->front().share_id, ShareIdOf("uid-1"));
   const ShareKey key = node_.Shares().front().key;
   EXPECT_THAT(answer->front().cdi_device_ids, ElementsAre(cdi::DeviceId(kDriver, key)));
   EXPECT_EQ(node_.Cdi().Read(kDriver, "uid-1")->devices.front().name, cdi::DeviceName(key));
@@ -48,7 +48,7 @@ TEST_F(ClaimsTest, PrepareAnswersTheFullListAndLeavesRowFileAndRecord) {
   const AuditRecord record = node_.Audit().front();
   EXPECT_EQ(record.actor, "kubelet");
   EXPECT_EQ(record.tenant, "team-a");
-  EXPECT_EQ(record.share_id, "share-uid-1");
+  EXPECT_EQ(record.share_id, ShareIdOf("uid-1"));
   EXPECT_EQ(record.capacity, R"({"bandwidth":"50M"})");
   EXPECT_EQ(record.outcome, "OK");
   EXPECT_TRUE(record.policy_version.starts_with("sha256:"));
@@ -193,14 +193,14 @@ TEST_F(ClaimsTest, RefusesMoreThanIsLeftBeforeTheBackendIsCalled) {
   EXPECT_EQ(node_.backend->prepare_calls, 1);
   EXPECT_FALSE(node_.Row("uid-2").has_value());
   EXPECT_EQ(node_.Audit().back().outcome, "RESOURCE_EXHAUSTED");
-  EXPECT_EQ(node_.Audit().back().share_id, "share-uid-2");
+  EXPECT_EQ(node_.Audit().back().share_id, ShareIdOf("uid-2"));
   EXPECT_TRUE(node_.Prepare(MakeClaim("uid-3", "300M")).ok());
 }
 
 TEST_F(ClaimsTest, TwoSharesOfOneClaimAreCountedTogether) {
   Claim claim = MakeClaim("uid-1", "600M");
   claim.allocation->results.push_back(claim.allocation->results.front());
-  claim.allocation->results.back().share_id = "second";
+  claim.allocation->results.back().share_id = ShareIdOf("second");
   ExpectRefused(claim, Code::kResourceExhausted, "bandwidth");
 }
 
