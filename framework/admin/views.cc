@@ -113,8 +113,59 @@ json::value EncodeShareView(const store::ClaimRow& claim, const store::ShareRow&
   return view;
 }
 
-json::value EncodeAuditRecord(const AuditRecord& record) {
+namespace {
+
+bool IsUtf8(const std::string& text) {
+  boost::system::error_code error;
+  json::parse(json::serialize(json::value(text)), error);  // the parser refuses what is no UTF-8, the serializer passes it on
+  return !error;
+}
+
+// What a disk may have done to a row: SQLite has no checksum, so this finds what no host writes. "" when nothing is wrong.
+std::string DamageOf(const AuditRecord& record) {
+  constexpr std::int64_t kFirstSecond = 1'577'836'800, kLastSecond = 7'258'118'400;  // 2020 and 2200
+  const std::int64_t second = std::chrono::duration_cast<std::chrono::seconds>(record.at.time_since_epoch()).count();
+  if (second < kFirstSecond || second > kLastSecond) return "its time cannot be";
+  const std::pair<const char*, const std::string*> texts[] = {
+      {"actor", &record.actor},       {"action", &record.action}, {"tenant", &record.tenant}, {"claim", &record.claim},
+      {"claimUID", &record.claim_uid}, {"request", &record.request}, {"driver", &record.driver}, {"pool", &record.pool},
+      {"device", &record.device},     {"shareID", &record.share_id}, {"capacity", &record.capacity}, {"policyVersion", &record.policy_version},
+      {"allocationVersion", &record.allocation_version}, {"outcome", &record.outcome}, {"message", &record.message}};
+  for (const auto& [name, text] : texts) {
+    if (!IsUtf8(*text)) return Cat("its ", name, " is no text");
+  }
+  if (record.actor.empty() || record.action.empty()) return "it names no actor or no action";
+  if (!record.capacity.empty() && !ParsedOrText(record.capacity).is_object()) return "its capacity is no JSON object";
+  for (int code = 0; code <= static_cast<int>(absl::StatusCode::kUnauthenticated); ++code) {
+    if (record.outcome == CodeName(static_cast<absl::StatusCode>(code))) return "";
+  }
+  return "its outcome is none of the canonical codes";
+}
+
+// Bytes that no reader of JSON takes are shown as '?'.
+std::string Readable(const std::string& text) {
+  if (IsUtf8(text)) return text;
+  std::string readable = text;
+  for (char& byte : readable) {
+    if (static_cast<unsigned char>(byte) >= 0x80) byte = '?';
+  }
+  return readable;
+}
+
+}  // namespace
+
+json::value EncodeAuditRecord(const AuditRecord& stored) {
+  AuditRecord record = stored;
+  const std::string damage = DamageOf(stored);
+  if (!damage.empty()) {
+    for (std::string* text : {&record.actor, &record.action, &record.tenant, &record.claim, &record.claim_uid, &record.request, &record.driver, &record.pool,
+                              &record.device, &record.share_id, &record.capacity, &record.policy_version, &record.allocation_version, &record.outcome,
+                              &record.message}) {
+      *text = Readable(*text);
+    }
+  }
   return json::object{{"id", record.id},
+                      {"problem", damage.empty() ? json::value(nullptr) : json::value(Cat("record ", record.id, " is damaged: ", damage))},
                       {"at", FormatTime(record.at)},
                       {"actor", record.actor},
                       {"action", record.action},

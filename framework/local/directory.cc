@@ -54,7 +54,18 @@ json::value EncodeSlice(const std::string& driver, const inventory::Snapshot& sn
   return json::object{{"driver", driver}, {"devices", std::move(devices)}, {"sharedCounters", std::move(sets)}};
 }
 
+// Absent is an empty list; anything else but a list is named, not taken for empty.
+absl::Status CheckList(const json::value& object, std::string_view key) {
+  if (!object.is_object()) return absl::InvalidArgumentError("is no JSON object; the host writes it again when it is removed");
+  const json::value* member = object.get_object().if_contains(json::string_view(key.data(), key.size()));
+  if (member == nullptr || member->is_array()) return absl::OkStatus();
+  return absl::InvalidArgumentError(Cat(key, " is no list; the host writes the file again when it is removed"));
+}
+
 absl::StatusOr<Published> DecodeSlice(const json::value& slice) {
+  for (const char* list : {"devices", "sharedCounters"}) TRANCHE_RETURN_IF_ERROR(CheckList(slice, list));
+  if (TextOf(slice, "driver").empty()) return absl::InvalidArgumentError("driver is absent or no text; the host writes the file again when it is removed");
+  if (!slice.get_object().contains("devices")) return absl::InvalidArgumentError("devices is absent; the host writes the file again when it is removed");
   Published published;
   const std::string driver = TextOf(slice, "driver");
   for (const json::value& item : ArrayOf(slice, "devices")) {
@@ -204,6 +215,7 @@ absl::StatusOr<std::map<std::string, LocalClass>> Directory::ReadClasses() const
   std::map<std::string, LocalClass> classes;
   if (absl::IsNotFound(value.status())) return classes;
   if (!value.ok()) return value.status();
+  if (const absl::Status list = CheckList(*value, "classes"); !list.ok()) return Annotate(list, Cat("\"", classes_file(), "\""));
   for (const json::value& item : ArrayOf(*value, "classes")) {
     absl::StatusOr<LocalClass> device_class = DecodeClass(item);
     if (!device_class.ok()) return Annotate(device_class.status(), Cat("\"", classes_file(), "\""));

@@ -52,6 +52,7 @@ Parent ReadParent(const json::object& object, const std::string& where) {
   Parent parent;
   parent.interface = TextOf(object, "interface", where);
   CheckInterfaceName(parent.interface, where + ".interface");
+  if (parent.interface == "lo") Invalid(where + ".interface \"lo\" is the loopback, which leads to nobody; name the interface towards the network");
   parent.device = DeviceName(parent.interface);
   parent.bandwidth_bits = BitsOf(object, "bandwidth", where);
   parent.default_bits = object.contains("defaultRate")

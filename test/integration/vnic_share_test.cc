@@ -221,6 +221,14 @@ TEST_F(VnicShare, UnprepareOfTheUnknownIsSuccessAndTwiceIsToo) {
   ExpectNothingLeft();
 }
 
+TEST_F(VnicShare, TheLoopbackIsNoUplink) {
+  json::object config = Config("1G");
+  config["parents"].as_array()[0].as_object()["interface"] = "lo";
+  const Host host(config, world_->directory());
+  EXPECT_FALSE(host.created());
+  EXPECT_NE(host.error().find("\"lo\" is the loopback"), std::string::npos) << host.error();
+}
+
 TEST_F(VnicShare, UnprepareWorksWithAnotherConfiguration) {
   PrepareOne(*NewHost(), ShareRequest("a", 50 * kMega));
   json::object other = Config("1G");

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -20,6 +21,7 @@
 #include "admin/client.h"
 #include "admin/protocol.h"
 #include "admin/server.h"
+#include "admin/views.h"
 #include "support/process.h"
 
 namespace tranche::admin {
@@ -225,6 +227,29 @@ TEST(AdminClient, NoHostIsUnavailableWithARemedy) {
 TEST(AdminProtocol, AnswersThatAreNeitherAreDataLoss) {
   for (const char* line : {"", "x", "[]", "{}", "{\"error\":5}"}) EXPECT_TRUE(absl::IsDataLoss(DecodeResponse(line).status())) << line;
   EXPECT_EQ(DecodeResponse("{\"error\":{}}").status().code(), absl::StatusCode::kUnknown);
+}
+
+TEST(AuditViewTest, ADamagedRecordIsShownWithItsReason) {
+  AuditRecord record;
+  record.id = 7;
+  record.at = std::chrono::system_clock::now();
+  record.actor = "kubelet";
+  record.action = "prepare";
+  record.capacity = "{}";
+  record.outcome = "OK";
+  EXPECT_TRUE(EncodeAuditRecord(record).at("problem").is_null());
+  const auto problem = [](AuditRecord damaged, const std::function<void(AuditRecord&)>& damage) {
+    damage(damaged);
+    const boost::json::value view = EncodeAuditRecord(damaged);
+    boost::system::error_code error;
+    boost::json::parse(boost::json::serialize(view), error);
+    EXPECT_FALSE(error) << "the view is no JSON any more";
+    return view.at("problem").is_string() ? std::string(view.at("problem").get_string().c_str()) : std::string();
+  };
+  EXPECT_EQ(problem(record, [](AuditRecord& r) { r.claim = "a\xff"; }), "record 7 is damaged: its claim is no text");
+  EXPECT_EQ(problem(record, [](AuditRecord& r) { r.outcome = "OJ"; }), "record 7 is damaged: its outcome is none of the canonical codes");
+  EXPECT_EQ(problem(record, [](AuditRecord& r) { r.capacity = "{"; }), "record 7 is damaged: its capacity is no JSON object");
+  EXPECT_EQ(problem(record, [](AuditRecord& r) { r.at = WallTime{}; }), "record 7 is damaged: its time cannot be");
 }
 
 }  // namespace

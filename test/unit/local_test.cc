@@ -219,6 +219,23 @@ TEST_F(LocalTest, WhatIsDeallocatedCanBeTakenByAnother) {
   EXPECT_FALSE(directory_->ReadClaim("tenant-a", "b").ok());
 }
 
+TEST_F(LocalTest, APublishedFileOfAnotherShapeIsAnErrorThatNamesTheField) {
+  Publish({ShareDevice("nic0", "s0", "eth0")});
+  Apply(Manifest("one", "50M"));
+  const std::pair<const char*, const char*> files[] = {{"[]", "no JSON object"},
+                                                       {R"({"driver": "nic.example.com", "devices": {}})", "devices is no list"},
+                                                       {R"({"driver": "nic.example.com"})", "devices is absent"},
+                                                       {R"({"devices": []})", "driver is absent"},
+                                                       {R"({"driver": "nic.example.com", "devices": [{"name": 7}]})", "name"}};
+  for (const auto& [text, expected] : files) {
+    ASSERT_TRUE(WriteFileAtomically(directory_->slices() + "/nic.example.com.json", text, 0640, Durability::kVisible).ok());
+    const absl::Status status = scheduler_->Allocate("tenant-a", "one").status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text << " " << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("nic.example.com.json")) << text;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(expected)) << text;
+  }
+}
+
 TEST_F(LocalTest, MoreThanTheMaximumIsOutOfRange) {
   Publish({ShareDevice("nic0", "s0", "eth0")});
   Apply(Manifest("big", "450M"));
