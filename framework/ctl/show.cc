@@ -84,6 +84,20 @@ void PrintStatus(const json::value& status) {
     drivers.Add({Text(driver, "name"), Text(driver, "state"), Text(driver, "socket"), Problem(driver)});
   }
   std::cout << backends.Text() << "\n" << drivers.Text();
+  const json::value& plane = Member(status, "controlPlane");
+  const std::vector<json::value> published = Items(plane, "drivers");
+  if (published.empty()) return;
+  Table slices({"PUBLISHED BY", "GENERATION", "SLICES", "WANTED", "PROBLEM"});
+  for (const json::value& driver : published) {
+    slices.Add({Text(driver, "driver"), Text(driver, "generation"), Text(driver, "slicesPublished"), Text(driver, "slicesWanted"), Problem(driver)});
+  }
+  std::cout << "\n" << slices.Text();
+  if (const std::string problem = Problem(plane); !problem.empty()) std::cout << "API server: " << problem << "\n";
+  for (const json::value& driver : published) {
+    for (const json::value& problem : Items(driver, "problems")) {
+      std::cout << Text(driver, "driver") << ": " << (problem.is_string() ? std::string(problem.as_string()) : std::string()) << "\n";
+    }
+  }
 }
 
 void PrintDevices(const json::value& answer) {
@@ -133,7 +147,7 @@ void PrintAudit(const json::value& answer) {
   Table table({"ID", "AT", "ACTOR", "ACTION", "TENANT", "CLAIM", "SHARE", "CAPACITY", "OUTCOME", "MESSAGE"});
   for (const json::value& record : Items(answer, "records")) {
     table.Add({Text(record, "id"), Text(record, "at"), Text(record, "actor"), Text(record, "action"), Text(record, "tenant"), Text(record, "claim"),
-               Text(record, "shareID"), Pairs(Member(record, "capacity")), Text(record, "outcome"), Text(record, "message")});
+               Text(record, "shareID"), Pairs(Member(record, "capacity")), Text(record, "outcome"), Member(record, "problem").is_string() ? Cat("DAMAGED: ", Text(record, "problem")) : Text(record, "message")});
   }
   std::cout << table.Text();
 }

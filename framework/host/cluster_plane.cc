@@ -11,6 +11,7 @@
 #include "host/host.h"
 #include "kube/claim_reader.h"
 #include "kube/client.h"
+#include "kube/events.h"
 #include "kube/slice_api.h"
 #include "kube/status_writer.h"
 #include "slices/publisher.h"
@@ -19,6 +20,12 @@
 namespace tranche::host {
 namespace {
 
+
+kube::EventOptions EventsOf(const std::string& node) {
+  kube::EventOptions options;
+  options.node_name = node;
+  return options;
+}
 
 PublishedStatus StatusOf(const slices::Publisher& publisher) {
   const slices::PublisherStatus status = publisher.Status();
@@ -41,12 +48,13 @@ PublishedStatus StatusOf(const slices::Publisher& publisher) {
 class ClusterControlPlane final : public ControlPlane {
  public:
   ClusterControlPlane(std::unique_ptr<kube::Client> client, std::string node)
-      : client_(std::move(client)), node_(std::move(node)), reader_(*client_), slice_api_(*client_, node_), status_writer_(*client_, {}) {}
+      : client_(std::move(client)), node_(std::move(node)), reader_(*client_), slice_api_(*client_, node_), status_writer_(*client_, {}),
+        events_(*client_, EventsOf(node_)), observers_({&status_writer_, &events_}) {}
 
   ~ClusterControlPlane() override { Stop(); }
 
   claims::ClaimReader& claim_reader() override { return reader_; }
-  claims::Observer* observer() override { return &status_writer_; }
+  claims::Observer* observer() override { return &observers_; }
 
   void Publish(std::shared_ptr<const inventory::Snapshot> snapshot) override {
     std::set<std::string> drivers;
@@ -69,10 +77,17 @@ class ClusterControlPlane final : public ControlPlane {
     }
   }
 
-  void ReportConfiguration(const std::string& /*version*/, const absl::Status& /*outcome*/) override {}
+  void ReportConfiguration(const std::string& version, const absl::Status& outcome) override {
+    if (outcome.ok()) {
+      events_.RecordNode(kube::EventType::kNormal, "Configure", "ConfigurationApplied", Cat("configuration ", version, " is in force"));
+    } else {
+      events_.RecordNode(kube::EventType::kWarning, "Configure", "ConfigurationRefused",
+                         Cat("the new configuration was refused, the old one stays in force: ", View(outcome.message())));
+    }
+  }
 
   ControlPlaneStatus status() const override {
-    ControlPlaneStatus status{.kind = "kubernetes", .server_version = {}, .problem = status_writer_.state().problem, .drivers = {}};
+    ControlPlaneStatus status{.kind = "kubernetes", .problem = status_writer_.state().problem, .drivers = {}};
     const std::lock_guard lock(mutex_);
     for (const auto& [driver, publisher] : publishers_) status.drivers.push_back(StatusOf(*publisher));
     return status;
@@ -93,6 +108,8 @@ class ClusterControlPlane final : public ControlPlane {
   kube::ApiClaimReader reader_;
   kube::ApiSliceApi slice_api_;
   kube::StatusWriter status_writer_;
+  kube::EventRecorder events_;
+  claims::Observers observers_;
   mutable std::mutex mutex_;
   std::map<std::string, std::unique_ptr<slices::Publisher>> publishers_;
   std::set<std::string> withdrawn_;

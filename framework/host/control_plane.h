@@ -28,7 +28,6 @@ struct PublishedStatus {
 
 struct ControlPlaneStatus {
   std::string kind;                               // "local" | "kubernetes"
-  std::string server_version;                     // "v1.37.2"; empty: not known (yet)
   absl::Status problem;                           // why the server cannot be reached; OK otherwise
   std::vector<PublishedStatus> drivers;
 };

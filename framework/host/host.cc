@@ -102,6 +102,7 @@ absl::Status Host::StartServing() {
   changes_.Post("configuration", [this] { Reload(false); });
   PostRetry();
   PostPeriodicReconcile();
+  PostPeriodicVerification();
   LogInfo("serving", {{"node", options_.node_name}, {"drivers", Cat(drivers().size())}, {"devices", Cat(inventory_.Current()->devices.size())}});
   return absl::OkStatus();
 }
@@ -259,15 +260,20 @@ absl::StatusOr<std::vector<claims::Repair>> Host::Reconcile(const std::string& b
     const HostLock::Scope scope(*lock_);
     return claims_->Reconcile(backend, DeadlineIn(kReconcileDeadline));
   }();
+  NoteRepairs(repairs);
   const std::lock_guard lock(mutex_);
   reconcile_status_.last_at = std::chrono::system_clock::now();
   reconcile_status_.problem = repairs.status();
-  if (!repairs.ok()) return repairs;
+  return repairs;
+}
+
+void Host::NoteRepairs(const absl::StatusOr<std::vector<claims::Repair>>& repairs) {
+  if (!repairs.ok()) return;
+  const std::lock_guard lock(mutex_);
   for (const claims::Repair& repair : *repairs) {
     ++reconcile_status_.repairs[repair.what];
     LogInfo("repaired", {{"what", repair.what}, {"share", Describe(repair.key)}, {"detail", repair.detail}});
   }
-  return repairs;
 }
 
 absl::StatusOr<std::vector<ShareKey>> Host::ReleaseUnknown(const std::string& claim_uid) {
@@ -293,6 +299,18 @@ void Host::PostPeriodicReconcile() {
     changes_.Post("release", [this] { ReleaseUnused(); });
     PostPeriodicReconcile();
   }, options_.reconcile_interval);
+}
+
+void Host::PostPeriodicVerification() {
+  events_.Post("verify", [this] {
+    const auto repairs = [&] {
+      const HostLock::Scope scope(*lock_);
+      return claims_->VerifyAll(DeadlineIn(kReconcileDeadline));
+    }();
+    NoteRepairs(repairs);
+    if (!repairs.ok()) LogWarning("not every limit could be verified; it is tried again", {{"reason", std::string(repairs.status().message())}});
+    PostPeriodicVerification();
+  }, options_.verify_interval);
 }
 
 ReconcileStatus Host::reconciliation() const {

@@ -41,6 +41,7 @@ struct Options {
   std::string log_level = "info";
   std::string instance;             // empty, or what tells overlapping hosts apart
   std::chrono::seconds reconcile_interval = std::chrono::minutes(3);
+  std::chrono::seconds verify_interval{20};   // between two looks at the limits in force
 };
 
 struct ConfigurationStatus {
@@ -115,6 +116,8 @@ class Host {
   void PostRetry();
   void PostReconcile(const std::string& backend, std::chrono::milliseconds delay, int attempt);
   void PostPeriodicReconcile();
+  void PostPeriodicVerification();
+  void NoteRepairs(const absl::StatusOr<std::vector<claims::Repair>>& repairs);
   void ReleaseUnused();
   InUse ReadInUse();
   absl::Status UpdateServers(const std::set<std::string>& configured, const std::set<std::string>& in_use);

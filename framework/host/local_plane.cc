@@ -31,7 +31,7 @@ class LocalControlPlane final : public ControlPlane {
 
   ControlPlaneStatus status() const override {
     const std::lock_guard lock(mutex_);
-    return {.kind = "local", .server_version = {}, .problem = problem_, .drivers = {}};
+    return {.kind = "local", .problem = problem_, .drivers = {}};
   }
 
   void Stop() override {}

@@ -90,6 +90,21 @@ json::array EncodeUnknown(const std::vector<claims::UnknownShare>& shares) {
   return array;
 }
 
+json::object EncodeControlPlane(const ControlPlaneStatus& plane) {
+  json::array drivers;
+  for (const PublishedStatus& driver : plane.drivers) {
+    json::array problems;
+    for (const std::string& problem : driver.problems) problems.emplace_back(problem);
+    drivers.push_back(json::object{{"driver", driver.driver},
+                                   {"generation", driver.generation},
+                                   {"slicesWanted", driver.wanted},
+                                   {"slicesPublished", driver.published},
+                                   {"problems", std::move(problems)},
+                                   {"problem", ErrorOrNull(driver.problem)}});
+  }
+  return {{"kind", plane.kind}, {"problem", ErrorOrNull(plane.problem)}, {"drivers", std::move(drivers)}};
+}
+
 absl::StatusOr<json::value> Status(Host& host) {
   std::size_t claims = 0, shares = 0;
   TRANCHE_RETURN_IF_ERROR(host.store().Read([&](store::Transaction& transaction) -> absl::Status {
@@ -103,7 +118,8 @@ absl::StatusOr<json::value> Status(Host& host) {
   const auto snapshot = host.inventory().Current();
   return json::object{{"version", kVersion},
                       {"node", host.options().node_name},
-                      {"mode", "local"},
+                      {"mode", host.control_plane().kind},
+                      {"controlPlane", EncodeControlPlane(host.control_plane())},
                       {"pid", static_cast<std::int64_t>(::getpid())},
                       {"instance", host.options().instance},
                       {"startedAt", FormatTime(host.started_at())},
@@ -161,11 +177,12 @@ json::array EncodeCapacity(const PublishedDevice& device, const Physical& physic
     json::object row{{"name", name},
                      {"published", published.value.ToString()},
                      {"allocated", used.ToString()},
-                     {"free", (published.value - used).ToString()},
+                     // Less than nothing is left where the device shrank below what is granted.
+                     {"free", used > published.value ? "0" : (published.value - used).ToString()},
                      {"enforcement", EnforcementName(published.enforcement)}};
     if (known != physical.end()) {
       const auto whole = known->second.capacities.find(name);
-      if (whole != known->second.capacities.end()) row["reserved"] = (whole->second.value - published.value).ToString();
+      if (whole != known->second.capacities.end()) row["reserved"] = whole->second.value < published.value ? "0" : (whole->second.value - published.value).ToString();
     }
     if (published.request_policy.has_value()) row["requestPolicy"] = EncodeRequestPolicy(*published.request_policy);
     rows.push_back(std::move(row));

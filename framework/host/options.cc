@@ -69,6 +69,7 @@ int Refuse(const std::string& message) {
 ParsedOptions ParseOptions(int argc, char** argv) {
   Options options;
   long reconcile_seconds = options.reconcile_interval.count();
+  long verify_seconds = options.verify_interval.count();
   CLI::App app("Tranche node host: serves vendor backends as Kubernetes DRA drivers", "tranched");
   app.set_version_flag("--version", std::string(kVersion));
   app.add_option("--local", options.local, "work without a cluster on this directory")->type_name("DIR");
@@ -87,6 +88,7 @@ ParsedOptions ParseOptions(int argc, char** argv) {
   app.add_option("--log-level", options.log_level, "debug | info | warning | error [info]");
   app.add_option("--instance", options.instance, "name of this host where several overlap [$POD_UID]");
   app.add_option("--reconcile-interval", reconcile_seconds, "seconds between two comparisons with the kernel [180]")->check(CLI::Range(1, 86400));
+  app.add_option("--verify-interval", verify_seconds, "seconds between two looks at the limits in force [20]")->check(CLI::Range(1, 3600));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -106,6 +108,7 @@ ParsedOptions ParseOptions(int argc, char** argv) {
     return {.options = std::nullopt, .exit_code = Refuse("--node-name \"" + options.node_name + "\" is not a DNS subdomain")};
   }
   options.reconcile_interval = std::chrono::seconds(reconcile_seconds);
+  options.verify_interval = std::chrono::seconds(verify_seconds);
   if (in_cluster) {
     ApplyClusterDefaults(options);
   } else {
