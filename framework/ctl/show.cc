@@ -147,7 +147,8 @@ void PrintAudit(const json::value& answer) {
   Table table({"ID", "AT", "ACTOR", "ACTION", "TENANT", "CLAIM", "SHARE", "CAPACITY", "OUTCOME", "MESSAGE"});
   for (const json::value& record : Items(answer, "records")) {
     table.Add({Text(record, "id"), Text(record, "at"), Text(record, "actor"), Text(record, "action"), Text(record, "tenant"), Text(record, "claim"),
-               Text(record, "shareID"), Pairs(Member(record, "capacity")), Text(record, "outcome"), Member(record, "problem").is_string() ? Cat("DAMAGED: ", Text(record, "problem")) : Text(record, "message")});
+               Text(record, "shareID"), Pairs(Member(record, "capacity")), Text(record, "outcome"),
+               Member(record, "problem").is_string() ? Cat("DAMAGED: ", Text(record, "problem")) : Text(record, "message")});
   }
   std::cout << table.Text();
 }
