@@ -180,22 +180,28 @@ class ClientImpl::Slot {
 
 absl::StatusOr<std::string> ClientImpl::Call(HttpRequest request, Deadline deadline) {
   const Slot slot(*this);
-  Backoff backoff(retry_times_.first_wait, retry_times_.longest_wait);
+  std::optional<Backoff> backoff;  // made when needed: its random seed costs more than the rest of a call
   request.user_agent = options_.user_agent;
   request.max_bytes = kMaxResponseBytes;
   bool refused = false;
+  absl::Status before;  // why the try before this one failed
   for (;;) {
     request.access = core_->credentials->Current();
     TRANCHE_ASSIGN_OR_RETURN(HttpAnswer answer, Exchange(request, deadline));
     const ServerError error = Describe(request, answer);
     if (error.status.ok()) return std::move(answer.body);
+    if (answer.outcome == Outcome::kTimedOut && !before.ok()) {
+      return absl::DeadlineExceededError(Cat(View(error.status.message()), "; before that: ", View(before.message())));
+    }
     if (IsRefused(answer) && !std::exchange(refused, true)) {
       core_->credentials->Reload();
       continue;
     }
     if (!MayRepeat(request, answer, error)) return error.status;
-    const milliseconds wait = backoff.Next() + error.retry_after.value_or(std::chrono::seconds(0));
+    if (!backoff.has_value()) backoff.emplace(retry_times_.first_wait, retry_times_.longest_wait);
+    const milliseconds wait = backoff->Next() + error.retry_after.value_or(std::chrono::seconds(0));
     if (!Wait(wait, deadline)) return error.status;
+    before = error.status;
   }
 }
 

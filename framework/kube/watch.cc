@@ -1,5 +1,6 @@
 #include "kube/watch.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <boost/json.hpp>
@@ -13,6 +14,10 @@ namespace json = boost::json;
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
+
+namespace {
+constexpr milliseconds kLongestRetryAfter = std::chrono::seconds(30);  // whatever a server asks for: what we miss meanwhile is not repaired
+}  // namespace
 
 WatchLoop::WatchLoop(Engine& engine, Credentials& credentials, std::string user_agent, std::string path, WatchHandler handler, const WatchTimes& times)
     : engine_(engine), credentials_(credentials), user_agent_(std::move(user_agent)), path_(std::move(path)), handler_(std::move(handler)), times_(times),
@@ -166,7 +171,7 @@ void WatchLoop::Fail(const absl::Status& problem, Next next, std::optional<std::
   if (tell && handler_.on_problem) handler_.on_problem(problem);
   if (stopped_) return;
   milliseconds wait = backoff_.Next();
-  if (retry_after.has_value()) wait += *retry_after;
+  if (retry_after.has_value()) wait += std::min<milliseconds>(*retry_after, kLongestRetryAfter);
   After(wait, next);
 }
 

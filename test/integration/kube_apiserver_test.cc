@@ -167,6 +167,19 @@ TEST_F(KubeOnApiServer, AnotherCertificateAuthorityIsNotTrusted) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("no trusted connection"));
 }
 
+TEST_F(KubeOnApiServer, TheNameInTheCertificateMayDifferFromTheHost) {
+  test::TemporaryDirectory directory;
+  const std::string text = ReadText(server_->kubeconfig());
+  const auto reach = [&](const std::string& name) {
+    std::string named = text;
+    named.insert(text.find("server: "), "tls-server-name: " + name + ", ");
+    std::ofstream(directory.path() + "/" + name) << named;
+    return Connect(directory.path() + "/" + name)->Version(DeadlineIn(30s)).status();
+  };
+  EXPECT_TRUE(reach("kubernetes").ok());
+  EXPECT_THAT(std::string(reach("stranger").message()), HasSubstr("no trusted connection"));
+}
+
 TEST_F(KubeOnApiServer, AnotherTokenIsUnauthenticatedAndOthersRightsAreForbidden) {
   test::TemporaryDirectory directory;
   const std::string text = ReadText(server_->kubeconfig());
