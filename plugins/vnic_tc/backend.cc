@@ -240,6 +240,13 @@ void Backend::PrepareOn(sdk::Call& call, const Parent& parent, const std::vector
     }
   };
   for (const sdk::PrepareRequest* request : requests) {
+    try {
+      ledger.Expect(IdentityOf(request->key), static_cast<std::uint64_t>(RequestedBits(parent, *request)) / 8);
+    } catch (const sdk::Error&) {
+      continue;  // Plan refuses it with the reason
+    }
+  }
+  for (const sdk::PrepareRequest* request : requests) {
     guarded(*request, [&] {
       if (!seen.insert(HostEndName(IdentityOf(request->key))).second) throw sdk::Error(TRANCHE_INVALID_ARGUMENT, "the same share is in the list twice");
       plans.push_back(Plan(parent, uplink, ledger, *request));
@@ -271,7 +278,8 @@ sdk::Share Backend::Describe(const Uplink& uplink, const ShareRecord& record, co
   share.applied = reading.complete ? "complete" : "partial";
   const auto now = host_.Now();
   if (reading.egress) {
-    const auto in_force = static_cast<std::int64_t>(reading.egress->rate * 8);
+    // A class may send at its ceil; they are equal unless somebody changed it.
+    const auto in_force = static_cast<std::int64_t>(std::max(reading.egress->rate, reading.egress->ceil) * 8);
     share.limits.push_back({"bandwidth", "egress", requested != 0 ? requested : in_force, in_force, reading.complete ? "hard" : "none", now,
                             "htb class " + MinorText(record.minor) + " on " + uplink.interface});
     const Counters& counters = reading.egress->counters;

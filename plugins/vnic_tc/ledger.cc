@@ -1,5 +1,7 @@
 #include "plugins/vnic_tc/ledger.h"
 
+#include <algorithm>
+
 namespace vnic {
 namespace {
 
@@ -38,6 +40,12 @@ std::optional<ShareRecord> Ledger::Find(const Identity& identity) const {
   record.identity = identity;  // an alias may be cut short
   if (AliasOf(record) != aliases_.at(found->first)) return std::nullopt;
   return record;
+}
+
+void Ledger::Expect(const Identity& identity, std::uint64_t rate) {
+  const std::optional<ShareRecord> existing = Find(identity);
+  const auto own = existing ? rates_.find(existing->minor) : rates_.end();
+  if (own != rates_.end()) own->second = std::min(own->second, rate);
 }
 
 std::uint64_t Ledger::used() const {

@@ -37,6 +37,8 @@ class Ledger {
   std::optional<ShareRecord> Find(const Identity& identity) const;
   // Takes in a host end that is not on the bridge, so that Book finds it. False: another share has its class or addresses now.
   bool Adopt(const Link& host_end);
+  // This share's class is about to be `rate` again, whatever somebody made of it by hand: it counts as no more.
+  void Expect(const Identity& identity, std::uint64_t rate);
   // Chooses and books. RESOURCE_EXHAUSTED (bandwidth, ports, addresses, classes), with what is missing.
   Result<ShareRecord> Book(const ShareRequest& request);
   std::uint64_t capacity() const { return capacity_; }

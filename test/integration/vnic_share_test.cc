@@ -128,6 +128,24 @@ TEST_F(VnicShare, RepairsWhatWasDamaged) {
   damage("port settings", [&] { EXPECT_TRUE(vnic::SetPortFlags(socket, world_->Link(HostEndOf(share)), {}).ok()); });
 }
 
+TEST_F(VnicShare, ClassesChangedByHandBeyondTheUplinkAreAllPutRight) {
+  const auto host = NewHost();
+  const std::vector<json::object> requests = {ShareRequest("a", 500 * kMega), ShareRequest("b", 490 * kMega)};
+  host->Prepare(requests);
+  for (const vnic::TrafficClass& entry : world_->Classes()) {
+    EXPECT_TRUE(vnic::SetClass(world_->socket(), world_->Link("up0").index, entry.handle, vnic::kRootClass, 112'500'000).ok());
+  }
+  for (const json::object& share : host->ListPrepared()) {
+    EXPECT_EQ(share.at("applied").as_string(), "partial");
+    EXPECT_EQ(LimitOf(share, "egress"), 900 * kMega);
+  }
+  for (const auto& [claim, outcome] : host->Prepare(requests)) {
+    ASSERT_EQ(outcome.code, TRANCHE_OK) << outcome.message;
+    EXPECT_EQ(LimitOf(outcome.share, "egress"), claim == "a" ? 500 * kMega : 490 * kMega);
+  }
+  Refused(*host, ShareRequest("c", 10 * kMega));
+}
+
 TEST_F(VnicShare, RefusesAForeignRootQdiscAndLeavesItAlone) {
   vnic::Socket& socket = world_->socket();
   const int uplink = world_->Link("up0").index;
