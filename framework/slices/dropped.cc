@@ -44,6 +44,26 @@ Dropped FindDropped(const SliceContent& sent, const SliceContent& stored) {
   return dropped;
 }
 
+Slice GateProbe(const std::string& driver, const std::string& node, const NodeOwner& owner, int minor) {
+  SliceDevice device;
+  device.name = "probe";
+  device.allow_multiple_allocations = true;
+  device.capacity["probe"].value = Quantity::FromInt64(1);
+  device.taints.push_back({"tranche.dev/probe", "", "NoSchedule", std::nullopt});
+  device.consumes_counters.push_back({"probe", {{"probe", Quantity::FromInt64(1)}}});
+  SliceContent content;
+  content.devices.push_back(std::move(device));
+  if (minor <= 34) content.shared_counters.push_back({"probe", {{"probe", Quantity::FromInt64(1)}}});
+  Slice probe;
+  probe.generate_name = GenerateName(0, driver, node);
+  probe.owner = owner;
+  probe.driver = driver;
+  probe.node_name = probe.pool_name = node;
+  probe.generation = probe.slice_count = 1;
+  probe.content = std::make_shared<const SliceContent>(std::move(content));
+  return probe;
+}
+
 ServerFeatures Without(ServerFeatures features, const Dropped& dropped) {
   features.taints = features.taints && !dropped.taints;
   features.partitionable = features.partitionable && !dropped.counters;

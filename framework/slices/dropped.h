@@ -15,6 +15,8 @@ struct Dropped {
 };
 
 Dropped FindDropped(const SliceContent& sent, const SliceContent& stored);
+// A slice with one of everything that a gate decides on, for a dry run.
+Slice GateProbe(const std::string& driver, const std::string& node, const NodeOwner& owner, int minor);
 ServerFeatures Without(ServerFeatures features, const Dropped& dropped);
 
 }  // namespace tranche::slices

@@ -56,8 +56,7 @@ class Silicon {
       if (Countable(use.counter_set)) return true;
       const auto taken = mode_.find(use.counter_set);
       if (taken != mode_.end() && taken->second != mode) return false;
-      const Quantities& left = remaining_.at(use.counter_set);
-      return std::all_of(use.counters.begin(), use.counters.end(), [&](const auto& counter) { return counter.second <= left.at(counter.first); });
+      return IsCovered(use);
     });
   }
   void Charge(const SliceDevice& device, std::optional<Mode> mode) {
@@ -71,7 +70,23 @@ class Silicon {
     std::erase_if(device.consumes_counters, [&](const CounterUse& use) { return !Countable(use.counter_set); });
   }
 
+  // A set that one published device alone draws on excludes nobody: without it, a slice holds twice the devices. Where the device can never be
+  // had because it draws more than there is, the set stays and says so.
+  void StripSoleUses(std::vector<SliceDevice>& devices) const {
+    std::map<std::string, int> users;
+    for (const SliceDevice& device : devices) {
+      for (const CounterUse& use : device.consumes_counters) ++users[use.counter_set];
+    }
+    for (SliceDevice& device : devices) {
+      std::erase_if(device.consumes_counters, [&](const CounterUse& use) { return users.at(use.counter_set) == 1 && IsCovered(use); });
+    }
+  }
+
  private:
+  bool IsCovered(const CounterUse& use) const {
+    const Quantities& available = remaining_.at(use.counter_set);
+    return std::all_of(use.counters.begin(), use.counters.end(), [&](const auto& counter) { return counter.second <= available.at(counter.first); });
+  }
   static bool CanBePublished(const CounterSet& set) {
     return IsDnsLabel(set.name) && !set.counters.empty() && set.counters.size() <= kMaxCountersPerSet &&
            std::all_of(set.counters.begin(), set.counters.end(),
@@ -98,6 +113,7 @@ class Planner {
     ReserveDraining(candidates);
     std::vector<SliceDevice> devices;
     for (Candidate& candidate : candidates) Take(std::move(candidate), devices);
+    silicon_.StripSoleUses(devices);
     return LayOut(std::move(devices), sets_, features_, problems_);
   }
   std::vector<Problem> TakeProblems() { return problems_.Take(); }

@@ -199,22 +199,7 @@ absl::Status Publisher::LearnOwner(std::unique_lock<std::mutex>& lock) {
 absl::Status Publisher::TryGates(std::unique_lock<std::mutex>& lock) {
   if (goal_ != Goal::kPublished) return absl::OkStatus();
   try_gates_ = false;
-  Slice probe;
-  probe.generate_name = GenerateName(0, options_.driver, options_.node);
-  probe.owner = owner_;
-  probe.driver = options_.driver;
-  probe.node_name = probe.pool_name = options_.node;
-  probe.generation = probe.slice_count = 1;
-  SliceDevice device;
-  device.name = "probe";
-  device.allow_multiple_allocations = true;
-  device.capacity["probe"].value = Quantity::FromInt64(1);
-  device.taints.push_back({"tranche.dev/probe", "", "NoSchedule", std::nullopt});
-  device.consumes_counters.push_back({"probe", {{"probe", Quantity::FromInt64(1)}}});
-  SliceContent content;
-  content.devices.push_back(std::move(device));
-  if (features_.minor <= 34) content.shared_counters.push_back({"probe", {{"probe", Quantity::FromInt64(1)}}});
-  probe.content = std::make_shared<const SliceContent>(std::move(content));
+  const Slice probe = GateProbe(options_.driver, options_.node, owner_, features_.minor);
   lock.unlock();
   const absl::StatusOr<Slice> stored = api_.DryRunCreate(probe, DeadlineIn(options_.call_timeout));
   lock.lock();
