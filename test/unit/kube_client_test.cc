@@ -15,7 +15,7 @@ using testing::Not;
 class KubeClientTest : public KubeTest {};
 
 TEST_F(KubeClientTest, SendsTokenAgentAndPathAndReadsTheObject) {
-  Serve([](Connection& connection, const Received&) { connection.Answer(200, R"({"kind":"Thing"})"); });
+  const Serving serving = Serve([](Connection& connection, const Received&) { connection.Answer(200, R"({"kind":"Thing"})"); });
   const auto object = client().Get("/api/things/a%2Fb?x=1", DeadlineIn(10s));
   ASSERT_TRUE(object.ok()) << object.status();
   EXPECT_EQ(object->at("kind").as_string(), "Thing");
@@ -28,7 +28,7 @@ TEST_F(KubeClientTest, SendsTokenAgentAndPathAndReadsTheObject) {
 }
 
 TEST_F(KubeClientTest, EveryVerbHasItsMethodTypeAndBody) {
-  Serve([](Connection& connection, const Received&) { connection.Answer(200, "{}"); });
+  const Serving serving = Serve([](Connection& connection, const Received&) { connection.Answer(200, "{}"); });
   const json::object object{{"a", 1}};
   ASSERT_TRUE(client().Create("/c", object, DeadlineIn(10s)).ok());
   ASSERT_TRUE(client().Replace("/r", object, DeadlineIn(10s)).ok());
@@ -49,7 +49,7 @@ TEST_F(KubeClientTest, EveryVerbHasItsMethodTypeAndBody) {
 }
 
 TEST_F(KubeClientTest, ErrorsNameMethodPathAndWhatTheServerSaid) {
-  Serve([](Connection& connection, const Received&) { connection.Answer(404, StatusText(404, "NotFound", "no such thing")); });
+  const Serving serving = Serve([](Connection& connection, const Received&) { connection.Answer(404, StatusText(404, "NotFound", "no such thing")); });
   const absl::Status status = client().Get("/things/a", DeadlineIn(10s)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(status.message(), "GET /things/a: 404 NotFound: no such thing");
@@ -57,7 +57,7 @@ TEST_F(KubeClientTest, ErrorsNameMethodPathAndWhatTheServerSaid) {
 
 TEST_F(KubeClientTest, AGetIsRepeatedAfterATruncatedBodyAResetAndServerErrors) {
   std::atomic<int> count = 0;
-  Serve([&](Connection& connection, const Received&) {
+  const Serving serving = Serve([&](Connection& connection, const Received&) {
     switch (count++) {
       case 0: connection.Send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"half\":"); return connection.Close();
       case 1: return connection.Reset();
@@ -72,7 +72,7 @@ TEST_F(KubeClientTest, AGetIsRepeatedAfterATruncatedBodyAResetAndServerErrors) {
 
 TEST_F(KubeClientTest, AWriteThatMayHaveArrivedIsNotRepeated) {
   std::atomic<int> posts = 0;
-  Serve([&](Connection& connection, const Received& request) {
+  const Serving serving = Serve([&](Connection& connection, const Received& request) {
     if (request.method == "GET") return void(connection.Answer(200, "{}"));
     ++posts;
     connection.Reset();
@@ -86,7 +86,7 @@ TEST_F(KubeClientTest, AWriteThatMayHaveArrivedIsNotRepeated) {
 
 TEST_F(KubeClientTest, AWriteIsRepeatedWhereTheServerSaysThatItDidNothing) {
   std::atomic<int> count = 0;
-  Serve([&](Connection& connection, const Received& request) {
+  const Serving serving = Serve([&](Connection& connection, const Received& request) {
     if (count++ == 0) return void(connection.Answer(429, StatusText(429, "TooManyRequests", "m"), "Retry-After: 1\r\n"));
     EXPECT_EQ(request.body, R"({"a":1})");
     connection.Answer(201, "{}");
@@ -97,19 +97,19 @@ TEST_F(KubeClientTest, AWriteIsRepeatedWhereTheServerSaysThatItDidNothing) {
 }
 
 TEST_F(KubeClientTest, AWaitBeyondTheDeadlineIsNotBegun) {
-  Serve([](Connection& connection, const Received&) { connection.Answer(429, "", "Retry-After: 3600\r\n"); });
+  const Serving serving = Serve([](Connection& connection, const Received&) { connection.Answer(429, "", "Retry-After: 3600\r\n"); });
   EXPECT_EQ(client().Get("/x", DeadlineIn(60s)).status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(server_->Count("GET"), 1);
 }
 
 TEST_F(KubeClientTest, AWriteIsNotRepeatedAfter503WithoutAPromise) {
-  Serve([](Connection& connection, const Received&) { connection.Answer(503, ""); });
+  const Serving serving = Serve([](Connection& connection, const Received&) { connection.Answer(503, ""); });
   EXPECT_EQ(client().Create("/x", {{"a", 1}}, DeadlineIn(10s)).status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(server_->Count("POST"), 1);
 }
 
 TEST_F(KubeClientTest, ARefusedTokenIsReadAgainOnce) {
-  Serve([](Connection& connection, const Received& request) {
+  const Serving serving = Serve([](Connection& connection, const Received& request) {
     const bool good = request.headers.at("authorization") == "Bearer second";
     connection.Answer(good ? 200 : 401, good ? "{}" : StatusText(401, "Unauthorized", "m"));
   });
@@ -122,13 +122,13 @@ TEST_F(KubeClientTest, ARefusedTokenIsReadAgainOnce) {
 }
 
 TEST_F(KubeClientTest, ATokenThatStaysRefusedIsUnauthenticatedAfterTwoTries) {
-  Serve([](Connection& connection, const Received&) { connection.Answer(401, StatusText(401, "Unauthorized", "m")); });
+  const Serving serving = Serve([](Connection& connection, const Received&) { connection.Answer(401, StatusText(401, "Unauthorized", "m")); });
   EXPECT_EQ(client().Get("/x", DeadlineIn(10s)).status().code(), absl::StatusCode::kUnauthenticated);
   EXPECT_EQ(server_->Count("GET"), 2);
 }
 
 TEST_F(KubeClientTest, AnAnswerThatDripsBeyondTheDeadlineIsCutOff) {
-  Serve([](Connection& connection, const Received&) {
+  const Serving serving = Serve([](Connection& connection, const Received&) {
     connection.BeginChunked();
     while (connection.Chunk(" ")) std::this_thread::sleep_for(5ms);
     connection.Close();
@@ -138,7 +138,7 @@ TEST_F(KubeClientTest, AnAnswerThatDripsBeyondTheDeadlineIsCutOff) {
 
 TEST_F(KubeClientTest, WhatIsNoJsonObjectIsAnErrorOfThatCall) {
   std::atomic<int> count = 0;
-  Serve([&](Connection& connection, const Received&) {
+  const Serving serving = Serve([&](Connection& connection, const Received&) {
     static const std::string kBodies[] = {"", "{\"a\":\"\xff\xfe\"}", "[1]", "{\"a\":1", std::string(100, '\0')};
     connection.Answer(200, kBodies[count++ % 5]);
   });
@@ -146,7 +146,7 @@ TEST_F(KubeClientTest, WhatIsNoJsonObjectIsAnErrorOfThatCall) {
 }
 
 TEST_F(KubeClientTest, AnAnswerBeyondTheBoundIsRefused) {
-  Serve([](Connection& connection, const Received&) {
+  const Serving serving = Serve([](Connection& connection, const Received&) {
     connection.BeginChunked();
     const std::string mebibyte(1 << 20, ' ');
     while (connection.Chunk(mebibyte)) {
@@ -159,7 +159,7 @@ TEST_F(KubeClientTest, AnAnswerBeyondTheBoundIsRefused) {
 }
 
 TEST_F(KubeClientTest, GarbageInsteadOfHttpIsUnavailable) {
-  Serve([](Connection& connection, const Received&) {
+  const Serving serving = Serve([](Connection& connection, const Received&) {
     connection.Send("\x15\x03\x01 what?\r\n\r\n");
     connection.Close();
   });
@@ -174,7 +174,7 @@ TEST_F(KubeClientTest, AServerThatIsNotThereIsUnavailableAndNamed) {
 }
 
 TEST_F(KubeClientTest, TheProxyOfTheKubeconfigIsUsed) {
-  Serve([](Connection& connection, const Received&) { connection.Answer(200, "{}"); });
+  const Serving serving = Serve([](Connection& connection, const Received&) { connection.Answer(200, "{}"); });
   Connect(64, "http://api.invalid:80", ", proxy-url: \"http://127.0.0.1:" + std::to_string(server_->port()) + "\"");
   ASSERT_TRUE(client().Get("/x", DeadlineIn(10s)).ok());
   EXPECT_EQ(server_->Requests().at(0).path, "http://api.invalid/x");
@@ -183,7 +183,7 @@ TEST_F(KubeClientTest, TheProxyOfTheKubeconfigIsUsed) {
 TEST_F(KubeClientTest, CallsRunInParallelUpToTheBound) {
   std::atomic<int> now = 0, most = 0;
   std::barrier both(2);
-  Serve([&](Connection& connection, const Received&) {
+  const Serving serving = Serve([&](Connection& connection, const Received&) {
     const int running = ++now;
     for (int seen = most; running > seen && !most.compare_exchange_weak(seen, running);) {
     }
@@ -204,7 +204,7 @@ TEST_F(KubeClientTest, CallsRunInParallelUpToTheBound) {
 
 TEST_F(KubeClientTest, ACallThatWaitsForAPlaceKeepsItsDeadline) {
   std::atomic<bool> first_is_in = false;
-  Serve([&](Connection& connection, const Received&) {
+  const Serving serving = Serve([&](Connection& connection, const Received&) {
     first_is_in = true;
     connection.WaitUntilClientLeaves();
     connection.Close();
@@ -220,7 +220,7 @@ TEST_F(KubeClientTest, ACallThatWaitsForAPlaceKeepsItsDeadline) {
 
 TEST_F(KubeClientTest, DestructionEndsCallsInFlightAndInWaiting) {
   std::atomic<int> arrived = 0;
-  Serve([&](Connection& connection, const Received& request) {
+  const Serving serving = Serve([&](Connection& connection, const Received& request) {
     ++arrived;
     if (request.path == "/busy") return void(connection.Answer(429, "", "Retry-After: 600\r\n"));
     connection.WaitUntilClientLeaves();
@@ -241,7 +241,7 @@ TEST_F(KubeClientTest, DestructionEndsCallsInFlightAndInWaiting) {
 
 TEST_F(KubeClientTest, ListReadsEveryPageAndBeginsAnewWhenTheListExpired) {
   std::atomic<int> expired = 0;
-  Serve([&](Connection& connection, const Received& request) {
+  const Serving serving = Serve([&](Connection& connection, const Received& request) {
     if (request.path == "/things?limit=500") return void(connection.Answer(200, ListText("7", ObjectText("a", "1"), "n1")));
     if (expired++ == 0) return void(connection.Answer(410, StatusText(410, "Expired", "m")));
     connection.Answer(200, ListText("7", ObjectText("b", "2")));
@@ -254,7 +254,7 @@ TEST_F(KubeClientTest, ListReadsEveryPageAndBeginsAnewWhenTheListExpired) {
 
 TEST_F(KubeClientTest, TheVersionMayHaveASuffix) {
   std::atomic<int> count = 0;
-  Serve([&](Connection& connection, const Received&) {
+  const Serving serving = Serve([&](Connection& connection, const Received&) {
     connection.Answer(200, count++ == 0 ? R"({"major":"1","minor":"37+","gitVersion":"v1.37.2-x"})" : R"({"major":"one"})");
   });
   const auto version = client().Version(DeadlineIn(10s));
@@ -266,7 +266,7 @@ TEST_F(KubeClientTest, TheVersionMayHaveASuffix) {
 
 TEST_F(KubeClientTest, ClaimsAreReadAndBadOnesAreNamedWithTheirField) {
   std::atomic<int> count = 0;
-  Serve([&](Connection& connection, const Received& request) {
+  const Serving serving = Serve([&](Connection& connection, const Received& request) {
     EXPECT_EQ(request.path, "/apis/resource.k8s.io/v1/namespaces/team/resourceclaims/one");
     connection.Answer(200, count++ == 0 ? R"({"metadata":{"namespace":"team","name":"one","uid":"u1","later":{}},"spec":{"devices":{"requests":[]}},"status":{}})"
                                         : R"({"metadata":{"namespace":"team","name":"one","uid":7}})");

@@ -29,7 +29,15 @@ inline void WriteText(const std::string& path, const std::string& text) { std::o
 
 class KubeTest : public testing::Test {
  protected:
-  void Serve(test::HttpServer::Handler handler) { server_ = std::make_unique<test::HttpServer>(std::move(handler)); }
+  // The server ends with what is returned: before the locals of a test that its handler uses.
+  struct EndServer {
+    void operator()(test::HttpServer* server) const { server->Stop(); }
+  };
+  using Serving = std::unique_ptr<test::HttpServer, EndServer>;
+  [[nodiscard]] Serving Serve(test::HttpServer::Handler handler) {
+    server_ = std::make_unique<test::HttpServer>(std::move(handler));
+    return Serving(server_.get());
+  }
 
   void SetToken(const std::string& token) {
     WriteText(directory_.path() + "/token.new", token + "\n");

@@ -13,8 +13,8 @@ using testing::HasSubstr;
 class KubeWatchTest : public KubeTest {
  protected:
   // Lists are served as `list` says; the n-th watch (from 0) by `stream`.
-  void ServeWatch(std::function<void(Connection&, int)> list, std::function<void(Connection&, int, const Received&)> stream) {
-    Serve([this, list = std::move(list), stream = std::move(stream)](Connection& connection, const Received& request) {
+  [[nodiscard]] Serving ServeWatch(std::function<void(Connection&, int)> list, std::function<void(Connection&, int, const Received&)> stream) {
+    return Serve([this, list = std::move(list), stream = std::move(stream)](Connection& connection, const Received& request) {
       if (!IsWatch(request)) return list(connection, lists_++);
       stream(connection, watches_++, request);
     });
@@ -30,7 +30,7 @@ class KubeWatchTest : public KubeTest {
 };
 
 TEST_F(KubeWatchTest, ListsThenFollowsWithSelectorBookmarksAndTimeout) {
-  ServeWatch(GoodList, [](Connection& connection, int, const Received&) {
+  const Serving serving = ServeWatch(GoodList, [](Connection& connection, int, const Received&) {
     connection.BeginChunked();
     connection.Chunk(EventText("ADDED", "b", "11") + EventText("MODIFIED", "b", "12") + EventText("DELETED", "a", "13") + R"({"type":"LATER"})" "\n");
     Hang(connection);
@@ -44,7 +44,7 @@ TEST_F(KubeWatchTest, ListsThenFollowsWithSelectorBookmarksAndTimeout) {
 
 TEST_F(KubeWatchTest, EventsAreTheSameWhereverTheStreamIsCut) {
   const std::string stream = EventText("ADDED", "b", "11") + EventText("DELETED", "b", "12");
-  ServeWatch(GoodList, [&stream](Connection& connection, int count, const Received&) {
+  const Serving serving = ServeWatch(GoodList, [&stream](Connection& connection, int count, const Received&) {
     // One cut after the other; in the end every byte is a chunk of its own.
     const auto cut = static_cast<std::size_t>(count) + 1;
     connection.BeginChunked();
@@ -70,7 +70,7 @@ TEST_F(KubeWatchTest, EventsAreTheSameWhereverTheStreamIsCut) {
 
 TEST_F(KubeWatchTest, GoesOnFromTheLastBookmarkWithoutANewList) {
   std::atomic<bool> from_bookmark = false;
-  ServeWatch(GoodList, [&](Connection& connection, int count, const Received& request) {
+  const Serving serving = ServeWatch(GoodList, [&](Connection& connection, int count, const Received& request) {
     connection.BeginChunked();
     if (count == 0) {
       connection.Chunk(EventText("BOOKMARK", "", "50") + R"({"type":"ADDED","object":{"metadata":{"name":"half)");
@@ -87,7 +87,7 @@ TEST_F(KubeWatchTest, GoesOnFromTheLastBookmarkWithoutANewList) {
 }
 
 TEST_F(KubeWatchTest, ResetsAreReconnectsNotProblems) {
-  ServeWatch(GoodList, [](Connection& connection, int count, const Received&) {
+  const Serving serving = ServeWatch(GoodList, [](Connection& connection, int count, const Received&) {
     connection.BeginChunked();
     connection.Chunk(EventText("ADDED", "b" + std::to_string(count), "11"));
     if (count == 3) return Hang(connection);
@@ -101,7 +101,7 @@ TEST_F(KubeWatchTest, ResetsAreReconnectsNotProblems) {
 }
 
 TEST_F(KubeWatchTest, AVersionThatIsGoneBringsANewList) {
-  ServeWatch(GoodList, [](Connection& connection, int count, const Received&) {
+  const Serving serving = ServeWatch(GoodList, [](Connection& connection, int count, const Received&) {
     if (count == 0) return void(connection.Answer(410, StatusText(410, "Expired", "too old")));
     connection.BeginChunked();
     if (count == 1) {
@@ -121,7 +121,7 @@ TEST_F(KubeWatchTest, WhatIsNoEventIsAProblemAndANewList) {
     Recorder seen;
     client_.reset();
     lists_ = watches_ = 0;
-    ServeWatch(GoodList, [bad](Connection& connection, int count, const Received&) {
+    const Serving serving = ServeWatch(GoodList, [bad](Connection& connection, int count, const Received&) {
       connection.BeginChunked();
       if (count == 0) connection.Chunk(bad);
       Hang(connection);
@@ -136,7 +136,7 @@ TEST_F(KubeWatchTest, WhatIsNoEventIsAProblemAndANewList) {
 }
 
 TEST_F(KubeWatchTest, AnEventBeyondTheBoundIsAProblemAndANewList) {
-  ServeWatch(GoodList, [](Connection& connection, int count, const Received&) {
+  const Serving serving = ServeWatch(GoodList, [](Connection& connection, int count, const Received&) {
     connection.BeginChunked();
     const std::string mebibyte(1 << 20, 'x');
     for (int i = 0; count == 0 && i < 9; ++i) connection.Chunk(mebibyte);
@@ -147,7 +147,7 @@ TEST_F(KubeWatchTest, AnEventBeyondTheBoundIsAProblemAndANewList) {
 }
 
 TEST_F(KubeWatchTest, ProblemsAreToldWhenTheyBeginChangeAndEnd) {
-  ServeWatch(
+  const Serving serving = ServeWatch(
       [](Connection& connection, int count) {
         if (count < 3) return void(connection.Answer(500, "oops"));
         if (count < 6) return void(connection.Answer(403, StatusText(403, "Forbidden", "m")));
@@ -163,7 +163,7 @@ TEST_F(KubeWatchTest, ProblemsAreToldWhenTheyBeginChangeAndEnd) {
 }
 
 TEST_F(KubeWatchTest, ARefusedTokenIsReadAgain) {
-  ServeWatch(GoodList, [](Connection& connection, int, const Received& request) {
+  const Serving serving = ServeWatch(GoodList, [](Connection& connection, int, const Received& request) {
     if (request.headers.at("authorization") != "Bearer second") return void(connection.Answer(401, StatusText(401, "Unauthorized", "m")));
     connection.BeginChunked();
     connection.Chunk(EventText("ADDED", "b", "11"));
@@ -176,7 +176,7 @@ TEST_F(KubeWatchTest, ARefusedTokenIsReadAgain) {
 }
 
 TEST_F(KubeWatchTest, AServerThatComesBackIsFollowedFromWhereItEnded) {
-  ServeWatch(GoodList, [](Connection& connection, int, const Received&) {
+  const Serving serving = ServeWatch(GoodList, [](Connection& connection, int, const Received&) {
     connection.BeginChunked();
     Hang(connection);
   });
@@ -188,7 +188,7 @@ TEST_F(KubeWatchTest, AServerThatComesBackIsFollowedFromWhereItEnded) {
 
 TEST_F(KubeWatchTest, PagesThatExpireBeginAnew) {
   std::atomic<int> expired = 0;
-  Serve([&](Connection& connection, const Received& request) {
+  const Serving serving = Serve([&](Connection& connection, const Received& request) {
     if (IsWatch(request)) return Hang(connection);
     if (request.path == "/things?limit=500") return void(connection.Answer(200, ListText("7", ObjectText("a", "1"), "n1")));
     if (expired++ == 0) return void(connection.Answer(410, StatusText(410, "Expired", "m")));
@@ -199,7 +199,7 @@ TEST_F(KubeWatchTest, PagesThatExpireBeginAnew) {
 }
 
 TEST_F(KubeWatchTest, NoCallbackComesAfterDestruction) {
-  ServeWatch(GoodList, [](Connection& connection, int, const Received&) {
+  const Serving serving = ServeWatch(GoodList, [](Connection& connection, int, const Received&) {
     connection.BeginChunked();
     while (connection.Chunk(EventText("ADDED", "b", "11"))) {
     }
@@ -221,7 +221,7 @@ TEST_F(KubeWatchTest, NoCallbackComesAfterDestruction) {
 }
 
 TEST_F(KubeWatchTest, AWatchMayEndInItsOwnCallback) {
-  ServeWatch(GoodList, [](Connection& connection, int, const Received&) {
+  const Serving serving = ServeWatch(GoodList, [](Connection& connection, int, const Received&) {
     connection.BeginChunked();
     connection.Chunk(EventText("ADDED", "b", "11") + EventText("ADDED", "c", "12"));
     Hang(connection);
@@ -245,7 +245,7 @@ TEST_F(KubeWatchTest, AWatchMayEndInItsOwnCallback) {
 }
 
 TEST_F(KubeWatchTest, AWatchMayOutliveItsClient) {
-  ServeWatch(GoodList, [](Connection& connection, int, const Received&) { Hang(connection); });
+  const Serving serving = ServeWatch(GoodList, [](Connection& connection, int, const Received&) { Hang(connection); });
   auto watch = client().Watch("/things", seen_.Handler());
   EXPECT_THAT(seen_.Lines(1), ElementsAre("list 1"));
   client_.reset();
@@ -253,7 +253,7 @@ TEST_F(KubeWatchTest, AWatchMayOutliveItsClient) {
 }
 
 TEST_F(KubeWatchTest, ManyWatchesAndCallsBeginAndEndAtTheSameTime) {
-  ServeWatch(GoodList, [](Connection& connection, int, const Received&) {
+  const Serving serving = ServeWatch(GoodList, [](Connection& connection, int, const Received&) {
     connection.BeginChunked();
     connection.Chunk(EventText("ADDED", "b", "11"));
     Hang(connection);
