@@ -98,6 +98,11 @@ ParsedOptions ParseOptions(int argc, char** argv) {
   if (!in_cluster && !(options.kubeconfig.empty() && options.kubelet_root.empty())) {
     return {.options = std::nullopt, .exit_code = Refuse("--local works without a cluster: --kubeconfig and --kubelet-root do not go with it")};
   }
+  if (in_cluster && options.kubeconfig.empty() && Environment("KUBERNETES_SERVICE_HOST").empty()) {
+    return {.options = std::nullopt,
+            .exit_code = Refuse("this is no pod, so the API server is not known: name it with --kubeconfig FILE, or a directory with --local DIR to work "
+                                "without a cluster")};
+  }
   if (in_cluster && options.instance.empty()) options.instance = Environment("POD_UID");
   if (in_cluster && options.node_name.empty()) options.node_name = Environment("NODE_NAME");
   if (!options.instance.empty() && !IsDnsLabel(options.instance)) {

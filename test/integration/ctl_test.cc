@@ -94,6 +94,10 @@ TEST_F(CtlTest, HostWithoutLocalNamesTheOption) {
   const RunResult result = RunProgram({Binary("tranched")});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.error, HasSubstr("--local"));
+  EXPECT_THAT(result.error, HasSubstr("--kubeconfig"));
+  const RunResult both = RunProgram({Binary("tranched"), "--local", node_.directory(), "--kubeconfig", "/dev/null"});
+  EXPECT_EQ(both.exit_code, 2);
+  EXPECT_THAT(both.error, HasSubstr("--kubeconfig"));
 }
 
 TEST_F(CtlTest, CheckNamesEveryErrorWithItsLine) {
