@@ -4,8 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -277,12 +276,11 @@ func (c *Cluster) PodPID(name string) string {
 	if len(pod.Status.ContainerStatuses) == 0 {
 		c.T.Fatalf("pod %s has no container yet", name)
 	}
-	id := strings.TrimPrefix(pod.Status.ContainerStatuses[0].ContainerID, "containerd://")
-	data, err := os.ReadFile(filepath.Join("/run/containerd/io.containerd.runtime.v2.task/k8s.io", id, "init.pid"))
-	if err != nil {
-		c.T.Fatalf("pod %s: %v", name, err)
+	pid := c.containerPID(pod.Status.ContainerStatuses[0].ContainerID)
+	if pid == 0 {
+		c.T.Fatalf("the container of pod %s does not run", name)
 	}
-	return strings.TrimSpace(string(data))
+	return strconv.Itoa(pid)
 }
 
 // Nsenter runs one of the node's own commands in a pod's network namespace.

@@ -34,7 +34,7 @@ func (c *Cluster) Measure(traffic Traffic) float64 {
 		traffic.Duration = 5 * time.Second
 	}
 	port := strconv.Itoa(5201 + int(nextPort.Add(1)))
-	server := c.Start("iperf3-"+port, "ip", "netns", "exec", PeerNamespace, "iperf3", "--server", "--one-off", "--bind", traffic.Peer, "--port", port)
+	server := c.Start("iperf3-"+port, "ip", "netns", "exec", PeerNamespace, "iperf3", "--server", "--forceflush", "--one-off", "--bind", traffic.Peer, "--port", port)
 	defer server.Stop()
 	c.Wait("iperf3 listens", 10*time.Second, func() (bool, string) { return strings.Contains(server.Log(), "Server listening"), server.Log() })
 	command := []string{"iperf3", "--client", traffic.Peer, "--port", port, "--time", fmt.Sprintf("%.0f", traffic.Duration.Seconds()), "--omit", "1", "--json"}
