@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -172,8 +173,9 @@ World::World() : before_(Namespace::Current()), peer_(Namespace::New()) {
   Namespace::New().Enter();
   socket_ = std::make_unique<vnic::Socket>(std::move(*vnic::Socket::Open()));
   for (const char* scope : {"all", "default"}) {  // neighbour discovery would be counted among the tests' frames
-    vnic::DisableIpv6(scope);
-    peer_.Run([scope] { vnic::DisableIpv6(scope); });
+    const auto disable = [scope] { std::ofstream(std::string("/proc/sys/net/ipv6/conf/") + scope + "/disable_ipv6") << "1"; };
+    disable();
+    peer_.Run(disable);
   }
   EXPECT_TRUE(vnic::CreateVeth(*socket_, {"up0", "wan0", {0x02, 0, 0, 0, 0, 1}, 1500, 0}).ok());
   EXPECT_TRUE(vnic::MoveToNamespace(*socket_, Link("wan0"), open(peer_.Path().c_str(), O_RDONLY | O_CLOEXEC), "wan0").ok());

@@ -1,6 +1,7 @@
 // vnic_tc.so against the real kernel: apply, read back, repair, refuse, release. Everything through the entry symbol.
 #include <algorithm>
 #include <chrono>
+#include <fstream>
 #include <set>
 #include <thread>
 
@@ -144,6 +145,17 @@ TEST_F(VnicShare, ClassesChangedByHandBeyondTheUplinkAreAllPutRight) {
     EXPECT_EQ(LimitOf(outcome.share, "egress"), claim == "a" ? 500 * kMega : 490 * kMega);
   }
   Refused(*host, ShareRequest("c", 10 * kMega));
+}
+
+TEST_F(VnicShare, LinksThatCarryFramesGetNoIpv6Address) {
+  for (const char* scope : {"all", "default"}) std::ofstream(std::string("/proc/sys/net/ipv6/conf/") + scope + "/disable_ipv6") << "0";
+  const auto host = NewHost();
+  const json::object share = PrepareOne(*host, ShareRequest("a", 100 * kMega));
+  EXPECT_TRUE(world_->Link(HostEndOf(share)).up);
+  std::ifstream addresses("/proc/thread-self/net/if_inet6");  // address index prefix scope flags name
+  for (std::string line; std::getline(addresses, line);) {
+    for (const std::string& name : world_->LinksOfOurs()) EXPECT_FALSE(line.ends_with(" " + name)) << line;
+  }
 }
 
 TEST_F(VnicShare, RefusesAForeignRootQdiscAndLeavesItAlone) {

@@ -1,7 +1,7 @@
 #include "plugins/vnic_tc/kernel/links.h"
 
+#include <cerrno>
 #include <cstring>
-#include <fstream>
 
 #include <arpa/inet.h>
 #include <linux/if_bridge.h>
@@ -199,7 +199,18 @@ Status SetMacAndMtu(Socket& socket, const Link& link, const Mac& mac, std::uint3
   });
 }
 
-void DisableIpv6(const std::string& name) { std::ofstream("/proc/sys/net/ipv6/conf/" + name + "/disable_ipv6") << "1"; }
+Status WithoutIpv6Address(Socket& socket, const Link& link) {
+  Status status = Change(socket, link, "keep IPv6 addresses off link", [](Message& message) {
+    nlattr* families = message.Begin(IFLA_AF_SPEC);
+    nlattr* family = message.Begin(AF_INET6);
+    message.Put(IFLA_INET6_ADDR_GEN_MODE, static_cast<std::uint8_t>(IN6_ADDR_GEN_MODE_NONE));
+    message.End(family);
+    message.End(families);
+  });
+  // A kernel or a link without IPv6 has nothing to switch off.
+  if (!status.ok() && (status.failure().error == EAFNOSUPPORT || status.failure().error == EOPNOTSUPP)) return {};
+  return status;
+}
 
 Status AddForwarding(Socket& socket, const Link& port, const Mac& mac) {
   Message message(RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_REPLACE);

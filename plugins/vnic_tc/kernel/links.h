@@ -54,8 +54,8 @@ Status SetPortFlags(Socket& socket, const Link& link, const PortFlags& flags);
 enum class AdminState { kDown, kUp };
 Status SetAdminState(Socket& socket, const Link& link, AdminState state);
 Status SetMacAndMtu(Socket& socket, const Link& link, const Mac& mac, std::uint32_t mtu);
-// IPv6 off for good on a link that only carries frames. Best effort: a read-only /proc leaves the link as it is.
-void DisableIpv6(const std::string& name);
+// No IPv6 address by itself on a link that only carries frames. Before it goes up; over netlink, because /proc/sys is read-only in a container.
+Status WithoutIpv6Address(Socket& socket, const Link& link);
 
 // Static: `mac` is behind `port`, and stays there whoever sends with it.
 Status AddForwarding(Socket& socket, const Link& port, const Mac& mac);

@@ -106,9 +106,9 @@ Status EnsureBridge(Socket& socket, Uplink& uplink, const TreeShape& shape) {
   }
   if (uplink.bridge->alias.empty()) {
     const std::string alias = AliasOf(BridgeRecord{uplink.interface, uplink.link->up});
+    if (Status status = WithoutIpv6Address(socket, *uplink.bridge); !status.ok()) return status;
     if (Status status = SetAlias(socket, *uplink.bridge, alias); !status.ok()) return status;
     uplink.bridge->alias = alias;
-    DisableIpv6(uplink.bridge->name);
   }
   return {};
 }
@@ -157,7 +157,7 @@ Status MakeHostEnd(Socket& socket, const ShareSetup& setup) {
   if (Status status = CreateVeth(socket, {name, PodEndName(record.identity), record.mac, setup.mtu, kGroup}); !status.ok()) return status;
   Result<Link> made = GetLink(socket, name);
   if (!made.ok()) return made.failure();
-  DisableIpv6(name);
+  if (Status status = WithoutIpv6Address(socket, *made); !status.ok()) return status;
   return SetAlias(socket, *made, AliasOf(record));
 }
 
