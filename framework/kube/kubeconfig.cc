@@ -72,8 +72,9 @@ class Section {
 
   // Absolute; empty when absent.
   absl::StatusOr<std::string> Path(std::string_view field) const {
-    TRANCHE_ASSIGN_OR_RETURN(std::string path, Text(field));
-    if (path.empty() || path.front() == '/') return path;
+    const absl::StatusOr<std::string> text = Text(field);
+    if (!text.ok() || text->empty() || text->front() == '/') return text;
+    const std::string& path = *text;
     const std::size_t slash = file_.rfind('/');
     return slash == std::string_view::npos ? path : Cat(file_.substr(0, slash + 1), path);
   }
