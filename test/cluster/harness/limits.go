@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -24,7 +25,7 @@ func ReadLimits(share Share) (Limits, error) {
 	}
 	host, err := netlink.LinkByName(share.HostEnd)
 	if err != nil {
-		return Limits{}, fmt.Errorf("host end %s: %w", share.HostEnd, err)
+		return Limits{}, fmt.Errorf("host end %s %w: %v", share.HostEnd, ErrGone, err)
 	}
 	before := time.Now()
 	classes, err := netlink.ClassList(uplink, 0)
@@ -57,16 +58,28 @@ func ReadLimits(share Share) (Limits, error) {
 		}
 	}
 	if limits.Rate == 0 {
-		return limits, fmt.Errorf("class %s on %s is gone", share.ClassID, share.Uplink)
+		return limits, fmt.Errorf("class %s on %s %w", share.ClassID, share.Uplink, ErrGone)
 	}
 	if limits.Receive == 0 {
-		return limits, fmt.Errorf("the tbf on %s is gone", share.HostEnd)
+		return limits, fmt.Errorf("the tbf on %s %w", share.HostEnd, ErrGone)
 	}
 	return limits, nil
 }
 
-// WatchLimits reads the shares' limits in the kernel twenty times a second until stop is called, which fails the test where one was not as granted.
+// ErrGone is wrapped by what ReadLimits says of a share that is not in the kernel: nothing can pass there.
+var ErrGone = errors.New("is gone")
+
+// WatchLimits reads the shares' limits in the kernel twenty times a second until stop is called, which fails the test where one was not as granted or gone.
 func (c *Cluster) WatchLimits(shares ...Share) (stop func()) {
+	return c.watchLimits(false, shares)
+}
+
+// WatchCaps is WatchLimits for shares that may vanish and come back.
+func (c *Cluster) WatchCaps(shares ...Share) (stop func()) {
+	return c.watchLimits(true, shares)
+}
+
+func (c *Cluster) watchLimits(mayVanish bool, shares []Share) (stop func()) {
 	end, done := make(chan struct{}), make(chan struct{})
 	seen := map[string]int{}
 	reads := 0
@@ -75,6 +88,9 @@ func (c *Cluster) WatchLimits(shares ...Share) (stop func()) {
 		for {
 			for _, share := range shares {
 				limits, err := ReadLimits(share)
+				if mayVanish && errors.Is(err, ErrGone) {
+					continue
+				}
 				if err != nil {
 					seen[err.Error()]++
 				} else if limits.Rate != share.Requested || limits.Ceil != share.Requested || limits.Receive != share.Requested {

@@ -49,9 +49,10 @@ type Pod struct {
 	Name    string
 	Claims  []string // names of ResourceClaims
 	Command string   // for sh -c; left out: sleep
+	Grace   int      // seconds it has to end; left out: 1
 }
 
-// YAML is the pod's manifest. It ends within a second of being deleted, yet not before its claims are unprepared.
+// YAML is the pod's manifest. It ends within its grace of being deleted, yet not before its claims are unprepared.
 func (p Pod) YAML() string {
 	command := p.Command
 	if command == "" {
@@ -66,7 +67,7 @@ func (p Pod) YAML() string {
 kind: Pod
 metadata: {name: %s}
 spec:
-  terminationGracePeriodSeconds: 1
+  terminationGracePeriodSeconds: %d
   resourceClaims: [%s]
   containers:
   - name: main
@@ -74,7 +75,7 @@ spec:
     imagePullPolicy: Never
     command: [sh, -c, %s]
     resources: {claims: [%s]}
-`, p.Name, strings.Join(refs, ", "), Image, quoted(command), strings.Join(uses, ", "))
+`, p.Name, max(p.Grace, 1), strings.Join(refs, ", "), Image, quoted(command), strings.Join(uses, ", "))
 }
 
 func quoted(text string) string {
