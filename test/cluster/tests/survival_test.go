@@ -143,6 +143,14 @@ func (g *gaps) read() (deleted int, longest time.Duration, present bool) {
 	return g.Deleted, g.Longest, len(g.live) > 0
 }
 
+func deleteSlices(t *testing.T, c *harness.Cluster) {
+	t.Helper()
+	if err := c.Client.ResourceV1().ResourceSlices().DeleteCollection(t.Context(), metav1.DeleteOptions{},
+		metav1.ListOptions{FieldSelector: "spec.driver=" + vnicDriver}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestSlicesComeBackWithinTenSeconds(t *testing.T) {
 	c, _ := shares(t)
 	watched := watchGaps(t, c)
@@ -160,10 +168,7 @@ func TestSlicesComeBackWithinTenSeconds(t *testing.T) {
 			t.Errorf("after %s: without slices for %v", what, longest)
 		}
 	}
-	if err := c.Client.ResourceV1().ResourceSlices().DeleteCollection(t.Context(), metav1.DeleteOptions{},
-		metav1.ListOptions{FieldSelector: "spec.driver=" + vnicDriver}); err != nil {
-		t.Fatal(err)
-	}
+	deleteSlices(t, c)
 	back("deleting them by hand", 0)
 	deleted, _, _ := watched.read()
 	c.Service("kubelet").Restart()
@@ -228,6 +233,12 @@ func TestSharesSurviveWhatHappensAroundThem(t *testing.T) {
 		time.Sleep(away)
 		c.Service("kube-apiserver").Start()
 		c.WaitAPI(time.Minute)
+		deleteSlices(t, c)
+		started := time.Now()
+		c.WaitDevices(vnicDriver, 4, 10*time.Second)
+		t.Logf("slices deleted after the outage are back after %.1f s", time.Since(started).Seconds())
+		c.Service("kube-scheduler").Restart() // their clients wait up to a minute before they try again
+		c.Service("kube-controller-manager").Restart()
 		s.newPodRuns(t, "after-api")
 	})
 }
