@@ -98,6 +98,11 @@ absl::Status Host::StartServing() {
   const std::string socket = options_.instance.empty() ? "admin.sock" : Cat("admin-", options_.instance, ".sock");
   TRANCHE_ASSIGN_OR_RETURN(admin_, admin::AdminServer::Start({.path = Cat(options_.runtime_directory, "/", socket), .methods = MakeMethods(*this)}));
   watcher_ = std::make_unique<ConfigWatcher>(options_.config, kPollInterval, [this] { changes_.Post("configuration", [this] { Reload(false); }); });
+  changes_.Post("lengthen-log", [this] {
+    if (const absl::Status status = store_->LengthenLog(); !status.ok()) {
+      LogWarning("the store's log was not lengthened; commits are slower until it has grown", {{"reason", std::string(status.message())}});
+    }
+  });
   // A change between the first read and the watch.
   changes_.Post("configuration", [this] { Reload(false); });
   PostRetry();

@@ -46,6 +46,8 @@ class SqlTransaction final : public Transaction {
   absl::Status AppendAudit(const AuditRecord& record) override;
 
   absl::StatusOr<std::vector<AuditRecord>> Audit(const AuditQuery& query);
+  // Writes more into the log than the page cache holds. Always Cancelled (or what failed), so that the transaction is undone.
+  absl::Status SpillZeros();
 
  private:
   absl::Status CheckWritable() const;

@@ -183,6 +183,7 @@ class MortalStore final : public store::Store {
     const absl::Status status = store_->Write(change);
     return dies ? absl::UnavailableError("died after the commit") : status;
   }
+  absl::Status LengthenLog() override { return store_->LengthenLog(); }
   absl::Status Read(const std::function<absl::Status(store::Transaction&)>& look) override { return store_->Read(look); }
   absl::StatusOr<std::vector<AuditRecord>> Audit(const store::AuditQuery& query) override { return store_->Audit(query); }
 

@@ -123,6 +123,18 @@ TEST_F(StoreTest, RowsComeBackAsTheyWereAfterReopening) {
   }).ok());
 }
 
+TEST_F(StoreTest, ALongerLogChangesNothingElse) {
+  auto store = Open();
+  ASSERT_TRUE(PutClaim(*store, "uid-1").ok());
+  const auto size = std::filesystem::file_size(path_);
+  ASSERT_TRUE(store->LengthenLog().ok());
+  EXPECT_GE(std::filesystem::file_size(path_ + "-wal"), 4000000U);
+  EXPECT_EQ(std::filesystem::file_size(path_), size);
+  ASSERT_TRUE(PutClaim(*store, "uid-2").ok());
+  store.reset();
+  EXPECT_EQ(CountClaims(*Open()), 2U);
+}
+
 TEST_F(StoreTest, TheFileIsPrivate) {
   Open();
   struct stat information {};
