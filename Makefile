@@ -7,7 +7,7 @@ export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 DEMO_TARGETS := tranched tranchectl vnic_tc vnic-attach tranche-demo
 
-.PHONY: help setup demo test unit test-asan test-tsan fuzz bench cluster-up cluster-down test-cluster format lint check-includes clean
+.PHONY: help setup demo test unit test-conformance test-asan test-tsan fuzz bench cluster-up cluster-down test-cluster format lint check-includes clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -30,6 +30,10 @@ test: build/dev/build.ninja check-includes ## build and run every test of the de
 unit: build/dev/build.ninja ## the fast tests only
 	@cmake --build --preset dev -j $(JOBS)
 	@tools/run_tests.py build/dev --label unit
+
+test-conformance: build/dev/build.ninja ## the conformance kit over every backend, both examples and every faulty one (needs root)
+	@cmake --build --preset dev -j $(JOBS) --target conform_test
+	@build/dev/test/conform_test
 
 test-asan: build/asan/build.ninja ## every test under AddressSanitizer and UndefinedBehaviorSanitizer
 	@cmake --build --preset asan -j $(JOBS)
