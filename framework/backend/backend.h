@@ -1,4 +1,4 @@
-// One backend instance as the rest of the host sees it, whatever hosts it (in-process now, tranche-runner later).
+// One backend instance as the rest of the host sees it, whatever hosts it: this process (in_process.h) or one of its own (runner_backend.h).
 // Every call is safe from any thread: the host serialises them per instance unless the backend declared CONCURRENT.
 // No call throws; a backend's bad answer is an error of that item or call, named after the backend.
 #pragma once
@@ -53,6 +53,16 @@ struct Events {
   std::function<void()> devices_changed;
   std::function<void(const ShareKey&)> share_lost;        // something applied vanished: reconcile
   std::function<void(const std::string& json)> health;    // report_health payload
+  // Of a backend in a process of its own: why it does not answer, then OK once it does again; devices and shares want a look then.
+  std::function<void(const absl::Status&)> availability;
+};
+
+// Of a backend in a process of its own.
+struct ProcessStatus {
+  int pid = 0;                      // 0 while none runs
+  std::string version;              // what the library says of itself
+  std::int64_t restarts = 0;
+  std::vector<int> stuck;           // processes that survive SIGKILL; never used again
 };
 
 // How often the backend's own prepare was called, and the time spent inside it: without the host's checks of what goes in and comes out.
@@ -73,6 +83,9 @@ class Backend {
   // What the kernel or hardware has now, orphans of ours included.
   virtual absl::StatusOr<std::vector<AppliedShare>> ListPrepared(Deadline deadline) = 0;
   virtual CallTimes PrepareTimes() const { return {}; }  // since it was created
+  // Not OK while calls are refused (Unavailable) because its process ended or hangs: what is known of its devices is of before.
+  virtual absl::Status Availability() const { return absl::OkStatus(); }
+  virtual std::optional<ProcessStatus> Process() const { return std::nullopt; }  // nullopt: in this process
   virtual absl::StatusOr<AppliedShare> Verify(const ShareKey& key, const std::string& state, Deadline deadline) = 0;
 };
 

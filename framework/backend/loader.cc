@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <memory>
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,21 +15,18 @@
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_join.h>
 #include <boost/dll/library_info.hpp>
-#include <boost/dll/shared_library.hpp>
 #include <openssl/evp.h>
 
 #include "base/files.h"
 #include "base/status.h"
+#include "runner/library.h"
 
 namespace tranche::backend {
 namespace {
 
 constexpr std::string_view kStageUrl = "tranche.dev/backend-stage";
 constexpr std::string_view kManifestSuffix = ".backend.json";
-constexpr std::uint32_t kMaxTableBytes = 64 * 1024;
 constexpr std::size_t kMaxNameBytes = 63;
-constexpr std::size_t kMaxVersionBytes = 64;
-constexpr std::uint32_t kMustKnowFlags = 0xffff0000u;
 
 #if defined(__x86_64__)
 constexpr std::string_view kArchitecture = "x86_64";
@@ -199,72 +195,31 @@ absl::Status CheckSymbols(const Candidate& candidate) {
   return refuse(absl::StrCat("does not export ", TRANCHE_BACKEND_ENTRY, "; use TRANCHE_BACKEND() or check the version script"));
 }
 
-// The one place that runs the library's code for the first time.
-absl::StatusOr<tranche_backend_entry> OpenLibrary(const Candidate& candidate) {
-  boost::dll::fs::error_code error;
-  boost::dll::shared_library library;
-  const auto mode = static_cast<boost::dll::load_mode::type>(static_cast<unsigned int>(boost::dll::load_mode::rtld_now) |
-                                                             static_cast<unsigned int>(boost::dll::load_mode::rtld_local) | RTLD_NODELETE);
-  const auto refuse = [&](std::string_view why) { return Refuse(Stage::kDlopen, candidate.name, candidate.library_path, why); };
-  try {
-    library.load(boost::dll::fs::path(candidate.library_path), mode, error);
-    if (error) {
-      const char* detail = ::dlerror();  // Boost.DLL's own code says nothing
-      return refuse(absl::StrCat("cannot be opened: ", detail == nullptr ? "unknown reason" : detail));
-    }
-    return &library.get<const tranche_backend_api*(const tranche_head*)>(TRANCHE_BACKEND_ENTRY);
-  } catch (const std::exception& exception) {
-    return refuse(absl::StrCat("cannot be opened: ", exception.what()));
-  } catch (...) {
-    return refuse("cannot be opened: an exception of unknown type");
+std::optional<Stage> StageNamed(std::string_view name) {
+  for (const Stage stage : {Stage::kManifest, Stage::kFile, Stage::kSymbols, Stage::kDlopen, Stage::kEntry, Stage::kTable}) {
+    if (StageName(stage) == name) return stage;
   }
-}
-
-absl::StatusOr<const tranche_backend_api*> CallEntry(const Candidate& candidate, tranche_backend_entry entry) {
-  const tranche_head host{static_cast<std::uint32_t>(sizeof(tranche_host_api)), TRANCHE_ABI_MAJOR, TRANCHE_ABI_MINOR};
-  const auto refuse = [&](std::string_view why) { return Refuse(Stage::kEntry, candidate.name, candidate.library_path, why); };
-  try {
-    const tranche_backend_api* table = entry(&host);
-    if (table != nullptr) return table;
-  } catch (...) {
-    return refuse(absl::StrCat(TRANCHE_BACKEND_ENTRY, " threw an exception"));
-  }
-  return refuse(absl::StrCat("declines this host (ABI ", TRANCHE_ABI_MAJOR, ".", TRANCHE_ABI_MINOR, "); a newer host or an older library is needed"));
-}
-
-std::string BoundedText(const char* text, std::size_t limit) { return std::string(text, ::strnlen(text, limit)); }
-
-absl::Status CheckRequired(const tranche_backend_api& table) {
-  const std::array<std::pair<bool, const char*>, 8> required = {{{table.name != nullptr, "name"},
-                                                                 {table.version != nullptr, "version"},
-                                                                 {table.create != nullptr, "create"},
-                                                                 {table.destroy != nullptr, "destroy"},
-                                                                 {table.discover != nullptr, "discover"},
-                                                                 {table.prepare != nullptr, "prepare"},
-                                                                 {table.unprepare != nullptr, "unprepare"},
-                                                                 {table.list_prepared != nullptr, "list_prepared"}}};
-  for (const auto& [present, name] : required) {
-    if (!present) return absl::InvalidArgumentError(absl::StrCat("required member ", name, " is null"));
-  }
-  return absl::OkStatus();
+  return std::nullopt;
 }
 
 absl::StatusOr<std::shared_ptr<LoadedLibrary>> OpenCandidate(const Candidate& candidate, Inspection& inspection) {
   TRANCHE_RETURN_IF_ERROR(CheckSymbols(candidate));
   inspection.passed.emplace_back(Stage::kSymbols, absl::StrCat("exports ", TRANCHE_BACKEND_ENTRY));
-  TRANCHE_ASSIGN_OR_RETURN(const tranche_backend_entry entry, OpenLibrary(candidate));
+  // The one place that runs the library's code for the first time in this process.
+  const runner::OpenedLibrary opened = runner::OpenLibrary(candidate.library_path, candidate.name);
+  const std::optional<Stage> failed = StageNamed(opened.stage);
+  if (failed == Stage::kDlopen) return Refuse(*failed, candidate.name, candidate.library_path, opened.problem);
   inspection.passed.emplace_back(Stage::kDlopen, "opened with RTLD_NOW, RTLD_LOCAL, RTLD_NODELETE");
-  TRANCHE_ASSIGN_OR_RETURN(const tranche_backend_api* table, CallEntry(candidate, entry));
+  if (failed == Stage::kEntry) return Refuse(*failed, candidate.name, candidate.library_path, opened.problem);
   inspection.passed.emplace_back(Stage::kEntry, "accepts this host");
-  absl::StatusOr<tranche_backend_api> normalised = NormaliseTable(table, candidate.name);
-  if (!normalised.ok()) return Refuse(Stage::kTable, candidate.name, candidate.library_path, std::string(normalised.status().message()));
+  if (failed.has_value()) return Refuse(*failed, candidate.name, candidate.library_path, opened.problem);
   auto library = std::make_shared<LoadedLibrary>();
   library->manifest = candidate.manifest;
   library->path = candidate.library_path;
-  library->version = BoundedText(normalised->version, kMaxVersionBytes);
-  library->abi_minor = table->head.minor;
-  library->table = *normalised;
-  inspection.passed.emplace_back(Stage::kTable, absl::StrCat("ABI ", table->head.major, ".", table->head.minor, ", ", table->head.struct_size,
+  library->version = opened.version;
+  library->abi_minor = opened.abi_minor;
+  library->table = opened.api;
+  inspection.passed.emplace_back(Stage::kTable, absl::StrCat("ABI ", TRANCHE_ABI_MAJOR, ".", opened.abi_minor, ", ", opened.table_bytes,
                                                              " bytes, version ", library->version));
   return library;
 }
@@ -310,37 +265,18 @@ std::string_view StageName(Stage stage) {
 std::optional<Stage> StageOf(const absl::Status& status) {
   const auto payload = status.GetPayload(std::string(kStageUrl));
   if (!payload.has_value()) return std::nullopt;
-  for (const Stage stage : {Stage::kManifest, Stage::kFile, Stage::kSymbols, Stage::kDlopen, Stage::kEntry, Stage::kTable}) {
-    if (std::string(*payload) == StageName(stage)) return stage;
-  }
-  return std::nullopt;
+  return StageNamed(std::string(*payload));
 }
 
 absl::StatusOr<tranche_backend_api> NormaliseTable(const tranche_backend_api* table, std::string_view expected_name) {
-  if (table == nullptr) return absl::InvalidArgumentError("the table is null");
-  if (reinterpret_cast<std::uintptr_t>(table) % alignof(tranche_backend_api) != 0) return absl::InvalidArgumentError("the table is not aligned");
-  // Only head and magic may be read before the size is known to be good.
-  if (table->magic != TRANCHE_BACKEND_MAGIC) return absl::InvalidArgumentError("wrong magic: this is not a backend table");
-  const tranche_head head = table->head;
-  if (head.major != TRANCHE_ABI_MAJOR) {
-    return absl::InvalidArgumentError(absl::StrCat("table of ABI major ", head.major, ", this entry returns ", TRANCHE_ABI_MAJOR));
-  }
-  constexpr std::uint32_t kSmallest = offsetof(tranche_backend_api, self_test) + sizeof(void*);  // all of 1.0
-  if (head.struct_size < kSmallest || head.struct_size > kMaxTableBytes || head.struct_size % 8 != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("table of ", head.struct_size, " bytes; it must be a multiple of 8 from ", kSmallest, " to ", kMaxTableBytes));
-  }
-  tranche_backend_api copy{};
-  std::memcpy(&copy, table, std::min<std::size_t>(sizeof copy, head.struct_size));
-  TRANCHE_RETURN_IF_ERROR(CheckRequired(copy));
-  if (const std::string name = BoundedText(copy.name, kMaxNameBytes + 1); name != expected_name) {
-    return absl::InvalidArgumentError(absl::StrCat("the table is of backend ", name, ", the manifest says ", std::string(expected_name)));
-  }
-  if (const std::uint32_t unknown = copy.flags & kMustKnowFlags; unknown != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("needs flags that this host does not know: 0x", absl::Hex(unknown), "; a newer host is needed"));
-  }
-  copy.head.struct_size = sizeof copy;
-  return copy;
+  runner::Table normalised = runner::NormaliseTable(table, expected_name);
+  if (!normalised.problem.empty()) return absl::InvalidArgumentError(normalised.problem);
+  return normalised.api;
+}
+
+absl::Status RefusedByRunner(const CheckedLibrary& library, std::string_view stage, std::string_view why) {
+  if (const std::optional<Stage> known = StageNamed(stage); known.has_value()) return Refuse(*known, library.manifest.name, library.path, why);
+  return absl::FailedPreconditionError(absl::StrCat("backend ", library.manifest.name, ": its process could not be prepared: ", std::string(why)));
 }
 
 Loader::Loader(std::string directory) : directory_(std::move(directory)) {}
@@ -359,6 +295,13 @@ absl::StatusOr<std::shared_ptr<const LoadedLibrary>> Loader::Load(const std::str
   libraries_.emplace(name, library);
   files_.emplace(identity, name);
   return library;
+}
+
+absl::StatusOr<CheckedLibrary> Loader::Check(const std::string& name) const {
+  Inspection inspection;
+  TRANCHE_ASSIGN_OR_RETURN(const Candidate candidate, FindCandidate(directory_, name, inspection));
+  TRANCHE_RETURN_IF_ERROR(CheckSymbols(candidate));
+  return CheckedLibrary{.manifest = candidate.manifest, .path = candidate.library_path};
 }
 
 absl::StatusOr<std::vector<std::string>> Loader::List() const {

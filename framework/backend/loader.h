@@ -49,6 +49,14 @@ struct LoadedLibrary {
   bool Concurrent() const { return (table.flags & TRANCHE_FLAG_CONCURRENT) != 0; }
 };
 
+// A library that passed what can be known without running any of it: manifest, file, symbols.
+struct CheckedLibrary {
+  Manifest manifest;
+  std::string path;             // absolute
+};
+// The status of a library that the runner refused; `stage` as it names it.
+absl::Status RefusedByRunner(const CheckedLibrary& library, std::string_view stage, std::string_view why);
+
 // Checks a table as the loader does and brings it into this host's shape. Also for tables compiled into a test.
 // InvalidArgument, without a stage.
 absl::StatusOr<tranche_backend_api> NormaliseTable(const tranche_backend_api* table, std::string_view expected_name);
@@ -62,6 +70,8 @@ class Loader {
 
   // `name` is the manifest's ([a-z0-9_]{1,63}). The same name gives the same library; the same file under another name is AlreadyExists.
   absl::StatusOr<std::shared_ptr<const LoadedLibrary>> Load(const std::string& name);
+  // The stages before dlopen, each time anew: the file may have been replaced. Runs nothing of the library.
+  absl::StatusOr<CheckedLibrary> Check(const std::string& name) const;
   // Names that have a manifest in the directory, sorted. NotFound when the directory does not exist.
   absl::StatusOr<std::vector<std::string>> List() const;
 

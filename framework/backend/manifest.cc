@@ -7,16 +7,50 @@
 #include "backend/schema.h"
 #include "base/status.h"
 #include "model/json.h"
+#include "runner/sandbox.h"
 
 namespace tranche::backend {
 namespace {
 
 namespace json = boost::json;
 
+constexpr std::uint64_t kMiB = 1024 * 1024;
+
 // Only for members that the schema has checked to be strings.
 std::string Text(const json::object& object, std::string_view name) {
   const json::value* value = object.if_contains(json::string_view(name.data(), name.size()));
   return value != nullptr && value->is_string() ? std::string(value->get_string()) : std::string();
+}
+
+std::vector<std::string> Texts(const json::object& object, std::string_view name) {
+  std::vector<std::string> texts;
+  const json::value* value = object.if_contains(json::string_view(name.data(), name.size()));
+  if (value == nullptr || !value->is_array()) return texts;
+  for (const json::value& item : value->get_array()) texts.emplace_back(item.get_string());
+  return texts;
+}
+
+std::uint64_t Amount(const json::object& object, std::string_view name, std::uint64_t otherwise) {
+  const json::value* value = object.if_contains(json::string_view(name.data(), name.size()));
+  return value == nullptr ? otherwise : value->to_number<std::uint64_t>();
+}
+
+// Types and ranges are the schema's; names are what this host can give.
+absl::StatusOr<ProcessLimits> ReadProcess(const json::object& object) {
+  ProcessLimits limits;
+  limits.capabilities = Texts(object, "capabilities");
+  limits.system_calls = Texts(object, "systemCalls");
+  limits.memory_bytes = Amount(object, "memoryMiB", limits.memory_bytes / kMiB) * kMiB;
+  limits.open_files = Amount(object, "openFiles", limits.open_files);
+  for (const std::string& name : limits.capabilities) {
+    if (!runner::IsCapability(name)) return absl::InvalidArgumentError(absl::StrCat("process.capabilities: ", name, " is not a capability that a backend can have"));
+  }
+  for (const std::string& name : limits.system_calls) {
+    if (!runner::IsDeniedSystemCall(name)) {
+      return absl::InvalidArgumentError(absl::StrCat("process.systemCalls: ", name, " is not among the denied ones; what is not denied need not be listed"));
+    }
+  }
+  return limits;
 }
 
 }  // namespace
@@ -47,6 +81,9 @@ absl::StatusOr<Manifest> ParseManifest(std::string_view text) {
   if (const json::value* schema = object->if_contains("configSchema")) {
     TRANCHE_RETURN_IF_ERROR(Annotate(JsonSchema::Compile(*schema).status(), "configSchema"));
     manifest.config_schema = ToJsonText(*schema);
+  }
+  if (const json::value* process = object->if_contains("process")) {
+    TRANCHE_ASSIGN_OR_RETURN(manifest.process, ReadProcess(process->get_object()));
   }
   return manifest;
 }

@@ -45,6 +45,16 @@ absl::StatusCode ToStatusCode(tranche_code code) {
   return static_cast<absl::StatusCode>(code);
 }
 
+absl::Status StatusOfCall(tranche_code code, tranche_code failed, const std::string& message) {
+  if (code == TRANCHE_OK) return absl::OkStatus();
+  const bool explained = failed == code && !message.empty();
+  return absl::Status(ToStatusCode(code), explained ? message : absl::StrCat("failed with code ", code, " and gave no reason"));
+}
+
+absl::Status StatusOfException(std::string_view what) {
+  return absl::InternalError(absl::StrCat("threw an exception through the ABI", what.empty() ? "" : ": ", CleanText(what)));
+}
+
 void CallRecord::Violate(std::string_view what) noexcept {
   try {
     if (violation.empty()) violation = what;
@@ -72,15 +82,40 @@ void Services::Complain(std::string_view what) const {
   LogWarning("a backend broke a rule of the ABI", {{"backend", name_}, {"what", std::string(what)}});
 }
 
+void Services::OnLog(std::uint32_t level, std::string_view message) const {
+  const LogLevel ours = level == TRANCHE_LOG_DEBUG     ? LogLevel::kDebug
+                        : level == TRANCHE_LOG_INFO    ? LogLevel::kInfo
+                        : level == TRANCHE_LOG_WARNING ? LogLevel::kWarning
+                                                       : LogLevel::kError;
+  Log(ours, CleanText(message), {{"backend", name_}});
+}
+
+void Services::OnHealth(std::string_view json) const {
+  if (const absl::Status status = CheckHealthText(json); !status.ok()) {
+    return Complain(absl::StrCat("report_health: ", std::string(status.message())));
+  }
+  if (events_.health) events_.health(std::string(json));
+}
+
+void Services::OnDevicesChanged() const {
+  if (events_.devices_changed) events_.devices_changed();
+}
+
+void Services::OnShareLost(std::string_view key_json) const {
+  absl::StatusOr<ShareKey> key = ReadKey(key_json);
+  if (!key.ok()) return Complain(absl::StrCat("share_lost: ", std::string(key.status().message())));
+  if (events_.share_lost) events_.share_lost(*key);
+}
+
+void Services::OnAvailability(const absl::Status& status) const {
+  if (events_.availability) events_.availability(status);
+}
+
 void Services::LogLine(void* host, std::uint32_t level, tranche_str message) noexcept {
   try {
     const auto& self = *static_cast<const Services*>(host);
     if (!IsText(message)) return self.Complain("log got a null string with a length");
-    const LogLevel ours = level == TRANCHE_LOG_DEBUG     ? LogLevel::kDebug
-                          : level == TRANCHE_LOG_INFO    ? LogLevel::kInfo
-                          : level == TRANCHE_LOG_WARNING ? LogLevel::kWarning
-                                                         : LogLevel::kError;
-    Log(ours, CleanText(View(message)), {{"backend", self.name_}});
+    self.OnLog(level, View(message));
   } catch (...) {
   }
 }
@@ -93,19 +128,14 @@ void Services::ReportHealth(void* host, tranche_str text) noexcept {
   try {
     const auto& self = *static_cast<const Services*>(host);
     if (!IsText(text) || text.size > self.limits_.device_bytes) return self.Complain("report_health got an invalid or oversized string");
-    const std::string health(View(text));
-    if (const absl::Status status = CheckHealthText(health); !status.ok()) {
-      return self.Complain(absl::StrCat("report_health: ", std::string(status.message())));
-    }
-    if (self.events_.health) self.events_.health(health);
+    self.OnHealth(View(text));
   } catch (...) {
   }
 }
 
 void Services::DevicesChanged(void* host) noexcept {
   try {
-    const auto& self = *static_cast<const Services*>(host);
-    if (self.events_.devices_changed) self.events_.devices_changed();
+    static_cast<const Services*>(host)->OnDevicesChanged();
   } catch (...) {
   }
 }
@@ -114,9 +144,7 @@ void Services::ShareLost(void* host, tranche_str text) noexcept {
   try {
     const auto& self = *static_cast<const Services*>(host);
     if (!IsText(text) || text.size > self.limits_.device_bytes) return self.Complain("share_lost got an invalid or oversized string");
-    absl::StatusOr<ShareKey> key = ReadKey(View(text));
-    if (!key.ok()) return self.Complain(absl::StrCat("share_lost: ", std::string(key.status().message())));
-    if (self.events_.share_lost) self.events_.share_lost(*key);
+    self.OnShareLost(View(text));
   } catch (...) {
   }
 }
@@ -130,6 +158,11 @@ tranche_code Services::Fail(tranche_call* call, tranche_code code, tranche_str m
   } catch (...) {
   }
   return code;
+}
+
+tranche_code Services::Unimplemented(tranche_call* call) noexcept {
+  constexpr std::string_view kWhy = "the backend does not have this function";
+  return Fail(call, TRANCHE_UNIMPLEMENTED, {kWhy.data(), kWhy.size()});
 }
 
 std::uint32_t Services::Cancelled(tranche_call* call) noexcept { return Passed(Record(call).deadline) ? 1u : 0u; }

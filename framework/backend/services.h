@@ -20,6 +20,10 @@ namespace tranche::backend {
 // Code of the ABI to status code; what is not canonical is INTERNAL.
 absl::StatusCode ToStatusCode(tranche_code code);
 
+// What a function returned, as a status: with the reason that fail() recorded for this very code.
+absl::Status StatusOfCall(tranche_code code, tranche_code failed, const std::string& message);
+absl::Status StatusOfException(std::string_view what);
+
 // Everything that a backend pushed in one call, as texts: read after the call returned.
 struct CallRecord {
   CallRecord(Deadline call_deadline, PayloadLimits payload_limits) : deadline(call_deadline), limits(payload_limits) {}
@@ -52,6 +56,15 @@ class Services {
   Services& operator=(const Services&) = delete;
 
   const tranche_host_api* table() const { return &table_; }
+
+  // What a backend says outside calls, from wherever it runs: judged, then logged or handed to Events. Any thread.
+  void OnLog(std::uint32_t level, std::string_view message) const;
+  void OnHealth(std::string_view json) const;
+  void OnDevicesChanged() const;
+  void OnShareLost(std::string_view key_json) const;
+  void OnAvailability(const absl::Status& status) const;
+  // Fails the call because the library does not have the function.
+  static tranche_code Unimplemented(tranche_call* call) noexcept;
   static tranche_call* Handle(CallRecord& record) { return reinterpret_cast<tranche_call*>(&record); }
 
  private:

@@ -77,7 +77,7 @@ void PrintStatus(const json::value& status) {
   for (const json::value& backend : Items(status, "backends")) {
     const std::string wanted = Text(backend, "requestedIsolation"), real = Text(backend, "isolation");
     backends.Add({Text(backend, "name"), Text(backend, "library"), Text(backend, "version"), Text(backend, "state"),
-                  wanted == real ? real : Cat(real, " (", wanted, " asked)"), Text(backend, "devices"), Problem(backend)});
+                  wanted == real || Text(backend, "state") == "refused" ? wanted : Cat(real, " (", wanted, " asked)"), Text(backend, "devices"), Problem(backend)});
   }
   Table drivers({"DRIVER", "STATE", "SOCKET", "PROBLEM"});
   for (const json::value& driver : Items(status, "drivers")) {
@@ -101,9 +101,11 @@ void PrintStatus(const json::value& status) {
 }
 
 void PrintDevices(const json::value& answer) {
-  Table devices({"DEVICE", "OFFER", "MODE", "ENFORCEMENT", "SHARES", "CAPACITY", "PUBLISHED", "RESERVED", "ALLOCATED", "FREE", "NOTE"});
+  Table devices({"DEVICE", "OFFER", "MODE", "ENFORCEMENT", "SHARES", "CAPACITY", "PUBLISHED", "RESERVED", "ALLOCATED", "FREE", "HEALTH", "NOTE"});
   for (const json::value& device : Items(answer, "devices")) {
     std::string note = Text(device, "draining") == "true" ? "draining: no new claim" : Text(device, "blockedBy");
+    if (const std::string reason = Text(device, "healthReason"); !reason.empty()) note = reason;
+    std::string health = Text(device, "health");
     std::vector<std::string> first = {Cat(Text(device, "driver"), "/", Text(device, "pool"), "/", Text(device, "name")), Text(device, "offer"),
                                       Text(device, "mode"), Text(device, "enforcement"), Text(device, "shares")};
     std::vector<json::value> capacities = Items(device, "capacity");
@@ -111,6 +113,7 @@ void PrintDevices(const json::value& answer) {
     for (const json::value& capacity : capacities) {
       std::vector<std::string> row = first;
       for (const char* key : {"name", "published", "reserved", "allocated", "free"}) row.push_back(Text(capacity, key));
+      row.push_back(std::exchange(health, ""));
       row.push_back(std::exchange(note, ""));
       devices.Add(std::move(row));
     }

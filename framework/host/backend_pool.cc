@@ -3,9 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
 #include <boost/json.hpp>
 
 #include "backend/in_process.h"
+#include "backend/runner_backend.h"
 #include "base/files.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -19,6 +24,7 @@ namespace json = boost::json;
 
 constexpr std::chrono::seconds kFirstRetry{1};
 constexpr std::chrono::seconds kLastRetry{60};
+constexpr std::chrono::seconds kCreateTimeout{30};
 constexpr std::size_t kMaxSavedBytes = 1024 * 1024;
 
 std::chrono::milliseconds BackOff(int failures) {
@@ -26,7 +32,7 @@ std::chrono::milliseconds BackOff(int failures) {
 }
 
 bool SameInstance(const config::BackendConfiguration& left, const config::BackendConfiguration& right) {
-  return left.library == right.library && left.config == right.config;
+  return left.library == right.library && left.config == right.config && left.isolation == right.isolation;
 }
 
 }  // namespace
@@ -46,19 +52,63 @@ std::string_view BackendStateName(BackendState state) {
 BackendPool::BackendPool(Options options) : options_(std::move(options)), loader_(options_.backend_directory) {}
 
 absl::StatusOr<BackendPool::Created> BackendPool::Create(const config::BackendConfiguration& configuration) {
+  const backend::CreateOptions options{.name = configuration.name,
+                                       .config = configuration.config,
+                                       .runtime_directory = options_.runtime_directory + "/" + configuration.name,
+                                       .timeout = kCreateTimeout,
+                                       .limits = {}};
+  return configuration.isolation == config::Isolation::kProcess ? CreateProcess(configuration, options) : CreateInProcess(configuration, options);
+}
+
+absl::StatusOr<BackendPool::Created> BackendPool::CreateInProcess(const config::BackendConfiguration& configuration, const backend::CreateOptions& options) {
   TRANCHE_ASSIGN_OR_RETURN(const std::shared_ptr<const backend::LoadedLibrary> library, loader_.Load(configuration.library));
-  backend::CreateOptions create{.name = configuration.name,
-                                .config = configuration.config,
-                                .runtime_directory = options_.runtime_directory + "/" + configuration.name,
-                                .timeout = std::chrono::seconds(30),
-                                .limits = {}};
+  TRANCHE_ASSIGN_OR_RETURN(std::shared_ptr<backend::Backend> instance, backend::CreateBackend(*library, options, options_.events(configuration.name)));
+  return Created{.instance = std::move(instance), .version = library->version, .sha256 = {}, .files = {}};
+}
+
+absl::StatusOr<BackendPool::Created> BackendPool::CreateProcess(const config::BackendConfiguration& configuration, const backend::CreateOptions& options) {
+  if (options_.runner.empty() || ::access(options_.runner.c_str(), X_OK) != 0) {
+    return absl::FailedPreconditionError(Cat("backend ", configuration.name, " wants a process of its own (isolation: process), and ",
+                                             options_.runner.empty() ? "tranche-runner" : options_.runner,
+                                             " is not there to run it: install it beside tranched or name it with --runner, or set isolation: in-process"));
+  }
+  std::string files = LookOfFiles(configuration.library);  // before it is read: a change while it is read is seen later
+  TRANCHE_ASSIGN_OR_RETURN(const backend::CheckedLibrary library, loader_.Check(configuration.library));
+  backend::RunnerOptions runner;
+  runner.program = options_.runner;
+  runner.copies_directory = CopiesDirectory();
   TRANCHE_ASSIGN_OR_RETURN(std::shared_ptr<backend::Backend> instance,
-                           backend::CreateBackend(*library, create, options_.events(configuration.name)));
-  return Created{std::move(instance), library->version};
+                           backend::CreateRunnerBackend(library, options, runner, options_.events(configuration.name)));
+  const std::optional<backend::ProcessStatus> process = instance->Process();
+  std::string version = process.has_value() ? process->version : library.manifest.version;
+  return Created{.instance = std::move(instance), .version = std::move(version), .sha256 = library.manifest.sha256, .files = std::move(files)};
+}
+
+// Beside the sockets, unless nothing may be executed there, as on many a /run.
+std::string BackendPool::CopiesDirectory() const {
+  struct statvfs place {};
+  const bool executable = ::statvfs(options_.runtime_directory.c_str(), &place) != 0 || (place.f_flag & ST_NOEXEC) == 0;
+  return (executable ? options_.runtime_directory : options_.saved_directory) + "/libraries";
+}
+
+// Changes with every replacement of the library or its manifest.
+std::string BackendPool::LookOfFiles(const std::string& library) const {
+  std::string look;
+  for (const char* suffix : {".so", ".backend.json"}) {
+    struct stat file {};
+    if (::stat(Cat(options_.backend_directory, "/", library, suffix).c_str(), &file) != 0) {
+      Append(look, "absent;");
+      continue;
+    }
+    Append(look, file.st_dev, " ", file.st_ino, " ", file.st_size, " ", file.st_mtim.tv_sec, ".", file.st_mtim.tv_nsec, ";");
+  }
+  return look;
 }
 
 void BackendPool::Save(const config::BackendConfiguration& configuration) const {
-  const json::object saved{{"library", configuration.library}, {"config", configuration.config}};
+  const json::object saved{{"library", configuration.library},
+                           {"config", configuration.config},
+                           {"isolation", configuration.isolation == config::Isolation::kProcess ? "process" : "in-process"}};
   const absl::Status status = WriteFileAtomically(SavedPath(configuration.name), ToPrettyJson(saved), 0600, Durability::kDurable);
   if (!status.ok()) {
     LogWarning("a backend's configuration was not saved; its shares need this configuration to be released after a restart",
@@ -91,13 +141,14 @@ BackendPool::Entry BackendPool::Restore(const std::string& name, const absl::Sta
   }
   configuration.library = library->get_string().c_str();
   configuration.config = config->get_string().c_str();
+  const json::value* isolation = fields->if_contains("isolation");
+  if (isolation != nullptr && *isolation == json::value("in-process")) configuration.isolation = config::Isolation::kInProcess;
   absl::StatusOr<Created> created = Create(configuration);
   if (!created.ok()) return Refused(configuration, created.status(), 0);
   Entry entry;
   entry.configuration = std::move(configuration);
   entry.state = BackendState::kRetained;
-  entry.instance = std::move(created->instance);
-  entry.version = std::move(created->version);
+  entry.created = *std::move(created);
   entry.problem = why;
   LogWarning("backend is retained for the shares it prepared", {{"backend", name}, {"reason", std::string(why.message())}});
   return entry;
@@ -112,7 +163,7 @@ std::optional<BackendPool::Entry> BackendPool::Known(const std::string& name) co
 
 absl::StatusOr<BackendPool::Entry> BackendPool::Next(const config::BackendConfiguration& configuration, bool in_use) {
   std::optional<Entry> known = Known(configuration.name);
-  const bool lives = known.has_value() && known->instance != nullptr;
+  const bool lives = known.has_value() && known->created.instance != nullptr;
   if (lives && known->failures == 0 && SameInstance(known->configuration, configuration)) {
     known->configuration = configuration;
     known->configured = true;
@@ -138,11 +189,7 @@ absl::StatusOr<BackendPool::Entry> BackendPool::Next(const config::BackendConfig
   Entry entry;
   entry.configuration = configuration;
   entry.state = BackendState::kServing;
-  entry.instance = std::move(created->instance);
-  entry.version = std::move(created->version);
-  if (configuration.isolation == config::Isolation::kProcess) {
-    LogWarning("this release runs backends in the host's own process; isolation: process is not in force", {{"backend", configuration.name}});
-  }
+  entry.created = *std::move(created);
   return entry;
 }
 
@@ -152,16 +199,16 @@ absl::StatusOr<std::vector<std::string>> BackendPool::Configure(const std::vecto
   std::vector<std::string> fresh;
   for (const config::BackendConfiguration& configuration : backends) {
     TRANCHE_ASSIGN_OR_RETURN(Entry entry, Next(configuration, in_use.contains(configuration.name)));
-    if (entry.instance != nullptr && entry.instance != Find(configuration.name)) fresh.push_back(configuration.name);
+    if (entry.created.instance != nullptr && entry.created.instance != Find(configuration.name)) fresh.push_back(configuration.name);
     next[configuration.name] = std::move(entry);
   }
   for (const std::string& name : in_use) {
     if (next.contains(name)) continue;
     const absl::Status why = absl::FailedPreconditionError("the configuration no longer has it; it stays until its last share ends");
     std::optional<Entry> known = Known(name);
-    Entry entry = known.has_value() && known->instance != nullptr ? *std::move(known) : Restore(name, why);
-    if (entry.instance != nullptr) entry.state = BackendState::kRetained;
-    if (entry.instance != nullptr) entry.problem = why;
+    Entry entry = known.has_value() && known->created.instance != nullptr ? *std::move(known) : Restore(name, why);
+    if (entry.created.instance != nullptr) entry.state = BackendState::kRetained;
+    if (entry.created.instance != nullptr) entry.problem = why;
     entry.configured = false;
     next[name] = std::move(entry);
   }
@@ -189,9 +236,9 @@ std::vector<std::string> BackendPool::Retry() {
     absl::StatusOr<Created> created = Create(entry.configuration);
     if (created.ok()) {
       entry.state = entry.configured ? BackendState::kServing : BackendState::kRetained;
-      entry.instance = std::move(created->instance);
-      entry.version = std::move(created->version);
-      entry.problem = absl::OkStatus();
+      entry.created = *std::move(created);
+      entry.previous = {};
+      entry.problem = entry.not_replaced = absl::OkStatus();
       entry.failures = 0;
       serving.push_back(name);
       Save(entry.configuration);
@@ -241,19 +288,25 @@ bool BackendPool::HasRetained() const {
 absl::StatusOr<std::vector<PhysicalDevice>> BackendPool::Discover(const std::string& name, Deadline deadline) {
   const std::optional<Entry> entry = Known(name);
   if (!entry.has_value() || entry->state != BackendState::kServing) return absl::NotFoundError(Cat("backend ", name, " does not serve"));
-  absl::StatusOr<std::vector<PhysicalDevice>> devices = entry->instance->Discover(deadline);
+  absl::StatusOr<std::vector<PhysicalDevice>> devices = entry->created.instance->Discover(deadline);
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(name);
-  if (found == entries_.end() || found->second.instance != entry->instance) return devices;
+  if (found == entries_.end() || found->second.created.instance != entry->created.instance) return devices;
   found->second.problem = devices.ok() ? absl::OkStatus() : devices.status();
   if (devices.ok()) found->second.devices = *devices;
   return devices;
 }
 
+absl::Status BackendPool::Availability(const std::string& name) const {
+  const std::shared_ptr<backend::Backend> instance = Find(name);
+  if (instance == nullptr) return absl::UnavailableError(Cat("backend ", name, " does not serve"));
+  return instance->Availability();
+}
+
 std::shared_ptr<backend::Backend> BackendPool::Find(const std::string& name) const {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(name);
-  return found == entries_.end() ? nullptr : found->second.instance;
+  return found == entries_.end() ? nullptr : found->second.created.instance;
 }
 
 std::vector<std::string> BackendPool::Serving() const {
@@ -271,14 +324,22 @@ std::vector<BackendStatus> BackendPool::Statuses() const {
   for (const auto& [name, entry] : entries_) {
     BackendStatus status{.name = name,
                          .library = entry.configuration.library,
-                         .version = entry.version,
+                         .version = entry.created.version,
                          .state = entry.state,
                          .configured = entry.configured,
                          .requested_isolation = entry.configuration.isolation,
+                         .process = {},
+                         .available = absl::OkStatus(),
                          .problem = entry.problem,
                          .retry_at = std::nullopt,
                          .devices = entry.devices,
-                         .prepare = entry.instance == nullptr ? backend::CallTimes{} : entry.instance->PrepareTimes()};
+                         .prepare = entry.created.instance == nullptr ? backend::CallTimes{} : entry.created.instance->PrepareTimes()};
+    if (entry.created.instance != nullptr) {
+      status.process = entry.created.instance->Process();
+      status.available = entry.created.instance->Availability();
+      if (!status.available.ok()) status.problem = status.available;
+    }
+    if (status.problem.ok()) status.problem = entry.not_replaced;
     if (entry.failures > 0) {
       status.retry_at = std::chrono::system_clock::now() +
                         std::chrono::duration_cast<std::chrono::system_clock::duration>(entry.retry_at - std::chrono::steady_clock::now());

@@ -1,6 +1,10 @@
 // The configured backends of a host and what became of each: serving, refused with its reason (and tried again with back-off), or retained: no
 // longer configured, or not with this configuration, but loaded as long as shares need it to be released.
 //
+// A backend in a process of its own whose library file changes is replaced under its live shares: the new one must create, discover and list every
+// share that the old one lists; then it serves, and the old one stays at hand, uncalled, for a trial. A new one that fails or ends in that time is
+// rolled back, and the reason stays in Statuses() until the file changes again.
+//
 // What a backend was last created with is kept in DIR/<name>.json, so that its shares can be released after a restart with another configuration.
 //
 // Thread-safe for readers; Configure, Retry and ReleaseUnused are called by one thread at a time.
@@ -20,6 +24,7 @@
 #include <absl/status/statusor.h>
 
 #include "backend/backend.h"
+#include "backend/in_process.h"
 #include "backend/loader.h"
 #include "base/clock.h"
 #include "config/config.h"
@@ -34,7 +39,9 @@ struct BackendStatus {
   BackendState state = BackendState::kRefused;
   bool configured = true;
   config::Isolation requested_isolation = config::Isolation::kProcess;
-  absl::Status problem;                 // why it is refused or retained, or what its last discovery said
+  std::optional<backend::ProcessStatus> process;  // of a backend in a process of its own
+  absl::Status available;               // not OK while its process is not there: its devices are unknown
+  absl::Status problem;                 // why it is refused, retained, not available or not replaced, or what its last discovery said
   std::optional<WallTime> retry_at;
   std::vector<PhysicalDevice> devices;  // of its last discovery
   backend::CallTimes prepare;
@@ -47,6 +54,8 @@ class BackendPool {
     std::string runtime_directory;      // one sub-directory a backend
     std::string saved_directory;
     std::function<backend::Events(const std::string& name)> events;
+    std::string runner;                 // tranche-runner; empty: no backend can have a process of its own
+    std::chrono::milliseconds trial{10000};  // of a replaced backend
   };
   explicit BackendPool(Options options);
 
@@ -56,6 +65,9 @@ class BackendPool {
   absl::StatusOr<std::vector<std::string>> Configure(const std::vector<config::BackendConfiguration>& backends, const std::set<std::string>& in_use);
   // Tries those again whose time has come: the names that serve now.
   std::vector<std::string> Retry();
+  // Looks whether library files have changed, and after backends on trial. The names that have another instance now.
+  std::vector<std::string> Refresh();
+  bool OnTrial() const;
   // Time until Retry has something to do.
   std::optional<std::chrono::milliseconds> UntilRetry() const;
   // Lets go of retained backends that no share needs.
@@ -64,29 +76,42 @@ class BackendPool {
 
   // NotFound for a name that does not serve.
   absl::StatusOr<std::vector<PhysicalDevice>> Discover(const std::string& name, Deadline deadline);
+  // Not OK: why this backend's devices are not known to be well.
+  absl::Status Availability(const std::string& name) const;
   // Serving and retained ones; nullptr otherwise.
   std::shared_ptr<backend::Backend> Find(const std::string& name) const;
   std::vector<std::string> Serving() const;
   std::vector<BackendStatus> Statuses() const;
 
  private:
+  struct Created {
+    std::shared_ptr<backend::Backend> instance;
+    std::string version;
+    std::string sha256, files;          // of a process: what it loaded, and how its files looked then
+  };
   struct Entry {
     config::BackendConfiguration configuration;   // what is wanted, or was for a retained one
     BackendState state = BackendState::kRefused;
     bool configured = true;
-    std::shared_ptr<backend::Backend> instance;
-    std::string version;
+    Created created;
     absl::Status problem;
     int failures = 0;
     Deadline retry_at{};
     std::vector<PhysicalDevice> devices;
-  };
-  struct Created {
-    std::shared_ptr<backend::Backend> instance;
-    std::string version;
+    Created previous;                   // while its successor is on trial
+    Deadline trial_until{};
+    std::string refused_files;          // how the files looked that were not taken over
+    absl::Status not_replaced;          // and why
   };
 
   absl::StatusOr<Created> Create(const config::BackendConfiguration& configuration);
+  absl::StatusOr<Created> CreateInProcess(const config::BackendConfiguration& configuration, const backend::CreateOptions& options);
+  absl::StatusOr<Created> CreateProcess(const config::BackendConfiguration& configuration, const backend::CreateOptions& options);
+  absl::StatusOr<Created> Successor(const Entry& entry);
+  bool Replace(const std::string& name, const Entry& entry, const std::string& files);
+  bool EndTrial(const std::string& name, const Entry& entry);
+  std::string LookOfFiles(const std::string& library) const;
+  std::string CopiesDirectory() const;
   absl::StatusOr<Entry> Next(const config::BackendConfiguration& configuration, bool in_use);
   std::optional<Entry> Known(const std::string& name) const;
   Entry Restore(const std::string& name, const absl::Status& why);

@@ -22,6 +22,7 @@ namespace {
 constexpr std::chrono::seconds kReconcileDeadline{30};
 constexpr std::chrono::seconds kDiscoverDeadline{20};
 constexpr std::chrono::seconds kPollInterval{5};
+constexpr std::chrono::seconds kTrialInterval{1};
 constexpr std::chrono::seconds kServerRetry{5};
 constexpr std::chrono::milliseconds kLostShareRetry{1000};
 constexpr int kLostShareAttempts = 5;
@@ -33,6 +34,12 @@ std::set<std::string> DriverNames(const config::HostConfiguration& configuration
   std::set<std::string> names;
   for (const config::DriverConfiguration& driver : configuration.drivers) names.insert(driver.name);
   return names;
+}
+
+std::string BesideThisProgram(const std::string& name) {
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  return error ? std::string() : (program.parent_path() / name).string();
 }
 
 }  // namespace
@@ -82,7 +89,9 @@ absl::Status Host::OpenState() {
   pool_ = std::make_unique<BackendPool>(BackendPool::Options{.backend_directory = options_.backend_directory,
                                                              .runtime_directory = options_.runtime_directory + "/backends",
                                                              .saved_directory = options_.state_directory + "/backends",
-                                                             .events = [this](const std::string& name) { return EventsOf(name); }});
+                                                             .events = [this](const std::string& name) { return EventsOf(name); },
+                                                             .runner = options_.runner.empty() ? BesideThisProgram("tranche-runner") : options_.runner,
+                                                             .trial = options_.trial});
   claims_ = std::make_unique<claims::Claims>(claims::Dependencies{.store = *store_,
                                                                   .inventory = inventory_,
                                                                   .reader = plane_->claim_reader(),
@@ -106,6 +115,7 @@ absl::Status Host::StartServing() {
   // A change between the first read and the watch.
   changes_.Post("configuration", [this] { Reload(false); });
   PostRetry();
+  PostRefresh(kPollInterval);
   PostPeriodicReconcile();
   PostPeriodicVerification();
   LogInfo("serving", {{"node", options_.node_name}, {"drivers", Cat(drivers().size())}, {"devices", Cat(inventory_.Current()->devices.size())}});
@@ -180,6 +190,7 @@ void Host::Reload(bool again) {
 
 void Host::RequestReload() {
   changes_.Post("configuration", [this] { Reload(true); });
+  PostRefresh(std::chrono::milliseconds(0));
 }
 
 void Host::RecordApplied(const std::string& version) {
@@ -234,7 +245,14 @@ backend::Events Host::EventsOf(const std::string& backend) {
                 LogWarning("a share vanished from the kernel; it is compared and made again", {{"backend", backend}, {"share", Describe(key)}});
                 PostReconcile(backend, std::chrono::milliseconds(0), 1);
               },
-          .health = [backend](const std::string& json) { LogInfo("health verdict", {{"backend", backend}, {"verdict", json}}); }};
+          .health = [backend](const std::string& json) { LogInfo("health verdict", {{"backend", backend}, {"verdict", json}}); },
+          .availability =
+              [this, backend](const absl::Status& status) {
+                PostRefresh(std::chrono::milliseconds(0));  // it may be on trial
+                if (!status.ok()) return;
+                events_.Post(Cat("discover/", backend), [this, backend] { Discover(backend); });
+                PostReconcile(backend, std::chrono::milliseconds(0), 1);
+              }};
 }
 
 void Host::Discover(const std::string& backend) {
@@ -252,12 +270,24 @@ void Host::PostRetry() {
   const std::optional<std::chrono::milliseconds> until = pool_->UntilRetry();
   if (!until.has_value()) return;
   changes_.Post("retry", [this] {
-    for (const std::string& backend : pool_->Retry()) {
-      Discover(backend);
-      PostReconcile(backend, std::chrono::milliseconds(0), 1);
-    }
+    TakeUp(pool_->Retry());
     PostRetry();
   }, *until);
+}
+
+// Backends with a new instance.
+void Host::TakeUp(const std::vector<std::string>& backends) {
+  for (const std::string& backend : backends) {
+    Discover(backend);
+    PostReconcile(backend, std::chrono::milliseconds(0), 1);
+  }
+}
+
+void Host::PostRefresh(std::chrono::milliseconds delay) {
+  changes_.Post("refresh", [this] {
+    TakeUp(pool_->Refresh());
+    PostRefresh(pool_->OnTrial() ? kTrialInterval : kPollInterval);
+  }, delay);
 }
 
 absl::StatusOr<std::vector<claims::Repair>> Host::Reconcile(const std::string& backend) {

@@ -38,10 +38,12 @@ struct Options {
   std::string kubeconfig;           // empty: the service account of the pod
   std::string kubelet_root;
   std::string config, node_name, backend_directory, state_directory, cdi_directory, plugin_directory, registry_directory, runtime_directory;
+  std::string runner;               // tranche-runner; empty: the one beside this program
   std::string log_level = "info";
   std::string instance;             // empty, or what tells overlapping hosts apart
   std::chrono::seconds reconcile_interval = std::chrono::minutes(3);
   std::chrono::seconds verify_interval{20};   // between two looks at the limits in force
+  std::chrono::seconds trial{10};   // of a backend whose library was replaced, until the old one goes
 };
 
 struct ConfigurationStatus {
@@ -113,7 +115,9 @@ class Host {
 
   backend::Events EventsOf(const std::string& backend);
   void Discover(const std::string& backend);
+  void TakeUp(const std::vector<std::string>& backends);
   void PostRetry();
+  void PostRefresh(std::chrono::milliseconds delay);
   void PostReconcile(const std::string& backend, std::chrono::milliseconds delay, int attempt);
   void PostPeriodicReconcile();
   void PostPeriodicVerification();

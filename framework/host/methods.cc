@@ -47,6 +47,11 @@ bool FlagParameter(const json::value& params, const char* key) {
 
 // ---- status
 
+json::value EncodeProcess(const std::optional<backend::ProcessStatus>& process) {
+  if (!process.has_value()) return nullptr;
+  return json::object{{"pid", process->pid}, {"restarts", process->restarts}, {"stuck", json::array(process->stuck.begin(), process->stuck.end())}};
+}
+
 json::array EncodeBackends(const std::vector<BackendStatus>& backends) {
   json::array array;
   for (const BackendStatus& backend : backends) {
@@ -55,8 +60,10 @@ json::array EncodeBackends(const std::vector<BackendStatus>& backends) {
                                  {"version", backend.version},
                                  {"state", BackendStateName(backend.state)},
                                  {"configured", backend.configured},
-                                 {"isolation", "in-process"},
+                                 {"isolation", backend.process.has_value() ? "process" : "in-process"},
                                  {"requestedIsolation", backend.requested_isolation == config::Isolation::kProcess ? "process" : "in-process"},
+                                 {"process", EncodeProcess(backend.process)},
+                                 {"available", backend.available.ok()},
                                  {"devices", backend.devices.size()},
                                  {"prepareCalls", backend.prepare.calls},
                                  {"prepareMicroseconds", backend.prepare.total.count()},
@@ -210,8 +217,11 @@ std::string BlockedBy(const PublishedDevice& device, const std::vector<capacity:
   return fits.ok() ? std::string() : std::string(fits.message());
 }
 
+// Nobody can say how the devices of a backend are that does not answer.
+std::string HealthOf(const absl::Status& availability) { return availability.ok() ? "" : "Unknown"; }
+
 json::value EncodeDevice(const PublishedDevice& device, const inventory::Snapshot& snapshot, const Physical& physical,
-                         const std::vector<capacity::Grant>& live) {
+                         const std::vector<capacity::Grant>& live, const absl::Status& availability) {
   const auto count = std::count_if(live.begin(), live.end(), [&](const capacity::Grant& grant) { return Holds(grant, device); });
   const bool taken_whole = device.mode != Mode::kShare && count > 0;
   const auto sets = snapshot.counter_sets.find(device.driver);
@@ -225,6 +235,8 @@ json::value EncodeDevice(const PublishedDevice& device, const inventory::Snapsho
                       {"mode", ModeName(device.mode)},
                       {"enforcement", EnforcementName(device.enforcement)},
                       {"draining", device.draining},
+                      {"health", HealthOf(availability)},
+                      {"healthReason", std::string(View(availability.message()))},
                       {"shares", static_cast<std::int64_t>(count)},
                       {"blockedBy", BlockedBy(device, live, sets == snapshot.counter_sets.end() ? std::vector<CounterSet>() : sets->second)},
                       {"capacity", EncodeCapacity(device, physical, allocated, taken_whole)},
@@ -241,7 +253,9 @@ absl::StatusOr<json::value> Devices(Host& host) {
   const auto snapshot = host.inventory().Current();
   const Physical physical = ReadPhysical(host.pool());
   json::array devices, withheld;
-  for (const PublishedDevice& device : snapshot->devices) devices.push_back(EncodeDevice(device, *snapshot, physical, live));
+  for (const PublishedDevice& device : snapshot->devices) {
+    devices.push_back(EncodeDevice(device, *snapshot, physical, live, host.pool().Availability(device.backend)));
+  }
   for (const inventory::Withheld& item : snapshot->withheld) {
     withheld.push_back(json::object{
         {"driver", item.driver}, {"offer", item.offer}, {"backend", item.backend}, {"physical", item.physical}, {"reason", item.reason}});

@@ -32,6 +32,10 @@ std::string Absolute(const std::string& path) {
 
 void Default(std::string& path, const std::string& otherwise) { path = path.empty() ? otherwise : Absolute(path); }
 
+void MakeAbsolute(std::string& path) {
+  if (!path.empty()) path = Absolute(path);
+}
+
 void ApplyLocalDefaults(Options& options) {
   options.local = Absolute(options.local);
   Default(options.config, options.local + "/host.yaml");
@@ -69,6 +73,7 @@ int Refuse(const std::string& message) {
 ParsedOptions ParseOptions(int argc, char** argv) {
   Options options;
   long reconcile_seconds = options.reconcile_interval.count();
+  long trial_seconds = options.trial.count();
   long verify_seconds = options.verify_interval.count();
   CLI::App app("Tranche node host: serves vendor backends as Kubernetes DRA drivers", "tranched");
   app.set_version_flag("--version", std::string(kVersion));
@@ -85,6 +90,9 @@ ParsedOptions ParseOptions(int argc, char** argv) {
   app.add_option("--registry-directory", options.registry_directory,
                  "the kubelet's registration directory [KUBELET-ROOT/plugins_registry | DIR/plugins_registry]")->type_name("DIR");
   app.add_option("--runtime-directory", options.runtime_directory, "admin socket and backends' lock files [/run/tranche | DIR/run]")->type_name("DIR");
+  app.add_option("--runner", options.runner, "program that hosts a backend with isolation: process [tranche-runner beside this program]")->type_name("FILE");
+  app.add_option("--replacement-trial", trial_seconds, "seconds that a backend's new library is tried before the old one goes [10]")
+      ->check(CLI::Range(1, 3600));
   app.add_option("--log-level", options.log_level, "debug | info | warning | error [info]");
   app.add_option("--instance", options.instance, "name of this host where several overlap [$POD_UID]");
   app.add_option("--reconcile-interval", reconcile_seconds, "seconds between two comparisons with the kernel [180]")->check(CLI::Range(1, 86400));
@@ -114,6 +122,8 @@ ParsedOptions ParseOptions(int argc, char** argv) {
   }
   options.reconcile_interval = std::chrono::seconds(reconcile_seconds);
   options.verify_interval = std::chrono::seconds(verify_seconds);
+  options.trial = std::chrono::seconds(trial_seconds);
+  MakeAbsolute(options.runner);
   if (in_cluster) {
     ApplyClusterDefaults(options);
   } else {

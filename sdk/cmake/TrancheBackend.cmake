@@ -1,12 +1,13 @@
 # tranche_backend(NAME vnic_tc VERSION 1.0.0 SOURCES vnic_tc.cc ... [LIBRARIES ...] [CONFIG_SCHEMA config.schema.json]
-#                 [LICENSE Apache-2.0])
+#                 [LICENSE Apache-2.0] [CAPABILITIES NET_ADMIN ...] [SYSTEM_CALLS bpf ...])
 # One vendor backend: NAME.so, which exports tranche_backend_v* and nothing else, and NAME.backend.json beside it (the
 # manifest that the host reads before it opens the library). Both land in TRANCHE_BACKEND_DIRECTORY (default: the current
-# binary directory). CONFIG_SCHEMA is a JSON schema (draft 7) of the backend's `config`; without one any object is accepted.
+# binary directory). CONFIG_SCHEMA is a JSON schema (draft 7) of the backend's `config`; without one any object is accepted. CAPABILITIES and
+# SYSTEM_CALLS are what it needs in a process of its own, where it has none and the dangerous calls are denied (docs/backend-abi.md).
 set(TRANCHE_SDK_CMAKE_DIRECTORY ${CMAKE_CURRENT_LIST_DIR})
 
 function(tranche_backend)
-  cmake_parse_arguments(BACKEND "" "NAME;VERSION;CONFIG_SCHEMA;LICENSE" "SOURCES;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(BACKEND "" "NAME;VERSION;CONFIG_SCHEMA;LICENSE" "SOURCES;LIBRARIES;CAPABILITIES;SYSTEM_CALLS" ${ARGN})
   if(NOT BACKEND_NAME MATCHES "^[a-z0-9_]+$" OR NOT BACKEND_VERSION)
     message(FATAL_ERROR "tranche_backend: NAME must match [a-z0-9_]+ and VERSION must be given (NAME ${BACKEND_NAME})")
   endif()
@@ -38,5 +39,6 @@ function(tranche_backend)
   add_custom_command(TARGET ${BACKEND_NAME} POST_BUILD VERBATIM
     COMMAND ${CMAKE_COMMAND} -DNAME=${BACKEND_NAME} -DVERSION=${BACKEND_VERSION} -DLICENSE=${BACKEND_LICENSE}
             -DARCH=${CMAKE_SYSTEM_PROCESSOR} -DLIBRARY=$<TARGET_FILE:${BACKEND_NAME}> -DSCHEMA=${schema}
+            "-DCAPABILITIES=${BACKEND_CAPABILITIES}" "-DSYSTEM_CALLS=${BACKEND_SYSTEM_CALLS}"
             -P ${TRANCHE_SDK_CMAKE_DIRECTORY}/WriteManifest.cmake)
 endfunction()

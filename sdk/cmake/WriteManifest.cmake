@@ -1,4 +1,4 @@
-# cmake -DNAME= -DVERSION= -DLICENSE= -DARCH= -DLIBRARY= [-DSCHEMA=] -P WriteManifest.cmake
+# cmake -DNAME= -DVERSION= -DLICENSE= -DARCH= -DLIBRARY= [-DSCHEMA=] [-DCAPABILITIES=A;B] [-DSYSTEM_CALLS=a;b] -P WriteManifest.cmake
 # Writes NAME.backend.json beside LIBRARY. Run it again after anything that changes the library (strip, sign).
 file(SHA256 ${LIBRARY} digest)
 file(CHMOD ${LIBRARY} PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
@@ -10,6 +10,21 @@ if(SCHEMA)
 else()
   set(schema "{\"type\": \"object\"}")
 endif()
+set(process "")
+if(CAPABILITIES)
+  string(REPLACE ";" "\", \"" names "${CAPABILITIES}")
+  set(process "\"capabilities\": [\"${names}\"]")
+endif()
+if(SYSTEM_CALLS)
+  string(REPLACE ";" "\", \"" names "${SYSTEM_CALLS}")
+  if(process)
+    string(APPEND process ", ")
+  endif()
+  string(APPEND process "\"systemCalls\": [\"${names}\"]")
+endif()
+if(process)
+  set(process "\n  \"process\": {${process}},")
+endif()
 set(manifest ${directory}/${NAME}.backend.json)
 file(WRITE ${manifest}.part "{
   \"manifestVersion\": 1,
@@ -19,7 +34,7 @@ file(WRITE ${manifest}.part "{
   \"abi\": \"1.0\",
   \"arch\": \"${ARCH}\",
   \"sha256\": \"${digest}\",
-  \"licence\": \"${LICENSE}\",
+  \"licence\": \"${LICENSE}\",${process}
   \"configSchema\": ${schema}
 }
 ")

@@ -1,10 +1,11 @@
-// The loader against real files, good and broken, and the in-process backend against backends that lie, throw and flood.
+// The loader against real files, good and broken, and backends that lie, throw and flood: in this process and in one of their own.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <thread>
 
 #include <sys/stat.h>
@@ -12,6 +13,7 @@
 
 #include "backend/in_process.h"
 #include "backend/loader.h"
+#include "backend/runner_backend.h"
 #include "backend/schema.h"
 #include "base/ids.h"
 
@@ -79,13 +81,6 @@ LoadedLibrary Load(const fs::path& directory, const std::string& name) {
   const auto library = Loader(directory).Load(name);
   EXPECT_TRUE(library.ok()) << library.status();
   return library.ok() ? **library : LoadedLibrary();
-}
-
-absl::StatusOr<std::shared_ptr<Backend>> MakeNull(const std::string& config = "{}", const std::string& runtime = "") {
-  return CreateBackend(Load(kGood, "null_backend"), {.name = "null", .config = config, .runtime_directory = runtime}, {});
-}
-absl::StatusOr<std::shared_ptr<Backend>> MakeBroken(const std::string& kind) {
-  return CreateBackend(Load(kFakes, "broken_" + kind), {.name = kind}, {});
 }
 
 PrepareItem Item(const std::string& claim, const std::string& physical = "null-0") {
@@ -275,9 +270,46 @@ TEST(Loader, InspectTellsWhatPassedAndWhatDidNot) {
   EXPECT_EQ(bad.library, nullptr);
 }
 
-// ---- Backends
+// ---- Backends, in each place that a library can run
 
-TEST(Backend, ConfigurationIsCheckedBeforeTheBackendSeesIt) {
+enum class Place { kInProcess, kRunner };
+
+class BackendIn : public testing::TestWithParam<Place> {
+ protected:
+  absl::StatusOr<std::shared_ptr<Backend>> Make(const fs::path& directory, const std::string& name, const CreateOptions& options) const {
+    if (GetParam() == Place::kInProcess) return CreateBackend(Load(directory, name), options, {});
+    const auto library = Loader(directory).Check(name);
+    if (!library.ok()) return library.status();
+    RunnerOptions runner;
+    runner.program = (fs::path(TRANCHE_BINARY_DIRECTORY) / "bin" / "tranche-runner").string();
+    runner.copies_directory = copies_.path() / "libraries";
+    return CreateRunnerBackend(*library, options, runner, {});
+  }
+  absl::StatusOr<std::shared_ptr<Backend>> MakeNull(const std::string& config = "{}", const std::string& runtime = "") const {
+    return Make(kGood, "null_backend", {.name = "null", .config = config, .runtime_directory = runtime});
+  }
+  absl::StatusOr<std::shared_ptr<Backend>> MakeBroken(const std::string& kind) const { return Make(kFakes, "broken_" + kind, {.name = kind}); }
+
+  const Directory copies_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Each, BackendIn, testing::Values(Place::kInProcess, Place::kRunner),
+                         [](const auto& place) { return place.param == Place::kInProcess ? "InProcess" : "Runner"; });
+
+TEST_P(BackendIn, RefusesEachBrokenLibraryAtItsStage) {
+  const std::map<std::string, std::pair<Stage, std::string>> kinds = {
+      {"declines", {Stage::kEntry, "declines this host"}}, {"throws_in_entry", {Stage::kEntry, "threw"}},
+      {"magic", {Stage::kTable, "magic"}},                 {"major", {Stage::kTable, "ABI major 2"}},
+      {"short_table", {Stage::kTable, "table of 64 bytes"}}, {"null_function", {Stage::kTable, "prepare is null"}},
+      {"table_name", {Stage::kTable, "somebody_else"}},    {"flags", {Stage::kTable, "0x80000000"}}};
+  for (const auto& [kind, refusal] : kinds) {
+    const absl::Status status = GetParam() == Place::kInProcess ? Loader(kFakes).Load("broken_" + kind).status() : MakeBroken(kind).status();
+    EXPECT_EQ(StageOf(status), refusal.first) << status;
+    EXPECT_THAT(Message(status), AllOf(HasSubstr("broken_" + kind), HasSubstr(refusal.second)));
+  }
+}
+
+TEST_P(BackendIn, ConfigurationIsCheckedBeforeTheBackendSeesIt) {
   const absl::Status status = MakeNull(R"({"devices": "many"})").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(Message(status), HasSubstr("devices"));
@@ -286,7 +318,7 @@ TEST(Backend, ConfigurationIsCheckedBeforeTheBackendSeesIt) {
   EXPECT_EQ(MakeNull("{").status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST(Backend, CreateFailureCarriesCodeAndText) {
+TEST_P(BackendIn, CreateFailureCarriesCodeAndText) {
   const absl::Status status = MakeNull(R"({"failCreate": true})").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(Message(status), HasSubstr("asks create to fail"));
@@ -294,7 +326,7 @@ TEST(Backend, CreateFailureCarriesCodeAndText) {
   EXPECT_THAT(Message(MakeBroken("no_instance").status()), HasSubstr("without an instance"));
 }
 
-TEST(Backend, DiscoversPreparesVerifiesUnprepares) {
+TEST_P(BackendIn, DiscoversPreparesVerifiesUnprepares) {
   const Directory runtime;
   auto backend = MakeNull(R"({"devices": 3})", runtime.path());
   ASSERT_TRUE(backend.ok()) << backend.status();
@@ -322,7 +354,7 @@ TEST(Backend, DiscoversPreparesVerifiesUnprepares) {
   EXPECT_TRUE((*backend)->ListPrepared(Soon())->empty());
 }
 
-TEST(Backend, FailureOfOneItemLeavesTheOthers) {
+TEST_P(BackendIn, FailureOfOneItemLeavesTheOthers) {
   auto backend = MakeNull(R"({"devices": 2, "failPrepare": 8, "failDevices": ["null-1"]})");
   ASSERT_TRUE(backend.ok()) << backend.status();
   PrepareItem unreadable = Item("c3");
@@ -336,7 +368,7 @@ TEST(Backend, FailureOfOneItemLeavesTheOthers) {
   EXPECT_FALSE(outcomes[1].share.has_value());
 }
 
-TEST(Backend, DeadlineEndsASlowCall) {
+TEST_P(BackendIn, DeadlineEndsASlowCall) {
   auto backend = MakeNull(R"({"slowMs": 60000})");
   ASSERT_TRUE(backend.ok()) << backend.status();
   const auto start = std::chrono::steady_clock::now();
@@ -346,7 +378,7 @@ TEST(Backend, DeadlineEndsASlowCall) {
   EXPECT_EQ(outcomes[1].status.code(), absl::StatusCode::kDeadlineExceeded);
 }
 
-TEST(Backend, ALieIsReportedAsSaid) {
+TEST_P(BackendIn, ALieIsReportedAsSaid) {
   auto backend = MakeNull(R"({"lieLimit": true})");
   ASSERT_TRUE(backend.ok()) << backend.status();
   const auto outcomes = (*backend)->Prepare({Item("c1")}, Soon());
@@ -355,7 +387,7 @@ TEST(Backend, ALieIsReportedAsSaid) {
   EXPECT_EQ(limit.in_force, 2 * limit.requested);  // whoever asked compares
 }
 
-TEST(Backend, BadShareIsAnErrorOfThatItem) {
+TEST_P(BackendIn, BadShareIsAnErrorOfThatItem) {
   auto backend = MakeNull(R"({"badJson": true})");
   ASSERT_TRUE(backend.ok()) << backend.status();
   const auto outcomes = (*backend)->Prepare({Item("c1")}, Soon());
@@ -363,7 +395,7 @@ TEST(Backend, BadShareIsAnErrorOfThatItem) {
   EXPECT_THAT(Message(outcomes[0].status), HasSubstr("without a valid share"));
 }
 
-TEST(Backend, GarbageIsRefusedEverywhere) {
+TEST_P(BackendIn, GarbageIsRefusedEverywhere) {
   auto backend = MakeBroken("json");
   ASSERT_TRUE(backend.ok()) << backend.status();
   EXPECT_THAT(Message((*backend)->Discover(Soon()).status()), HasSubstr("invalid device"));
@@ -375,13 +407,13 @@ TEST(Backend, GarbageIsRefusedEverywhere) {
   EXPECT_THAT(Message(status), HasSubstr("device ? gone "));  // what it said is made valid UTF-8
 }
 
-TEST(Backend, NullStringWithALengthIsAViolation) {
+TEST_P(BackendIn, NullStringWithALengthIsAViolation) {
   auto backend = MakeBroken("null_string");
   ASSERT_TRUE(backend.ok()) << backend.status();
   EXPECT_THAT(Message((*backend)->Discover(Soon()).status()), HasSubstr("null string"));
 }
 
-TEST(Backend, SilenceExceptionsAndUnknownCodesAreInternal) {
+TEST_P(BackendIn, SilenceExceptionsAndUnknownCodesAreInternal) {
   auto silent = MakeBroken("silent");
   ASSERT_TRUE(silent.ok()) << silent.status();
   EXPECT_EQ((*silent)->Prepare({Item("c1")}, Soon()).at(0).status.code(), absl::StatusCode::kInternal);
@@ -393,18 +425,18 @@ TEST(Backend, SilenceExceptionsAndUnknownCodesAreInternal) {
   EXPECT_EQ((*code)->Prepare({Item("c1")}, Soon()).at(0).status.code(), absl::StatusCode::kInternal);
 }
 
-TEST(Backend, FloodIsCutOff) {
+TEST_P(BackendIn, FloodIsCutOff) {
   auto backend = MakeBroken("flood");
   ASSERT_TRUE(backend.ok()) << backend.status();
   const absl::Status status = (*backend)->Prepare({Item("c1")}, Soon()).at(0).status;
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
   EXPECT_THAT(Message(status), HasSubstr("the limit of one item"));
-  auto tight = CreateBackend(Load(kFakes, "broken_flood"), {.name = "flood", .limits = {.device_bytes = 64 * 1024, .call_bytes = 4096}}, {});
+  auto tight = Make(kFakes, "broken_flood", {.name = "flood", .limits = {.device_bytes = 64 * 1024, .call_bytes = 4096}});
   ASSERT_TRUE(tight.ok()) << tight.status();
   EXPECT_THAT(Message((*tight)->Prepare({Item("c1")}, Soon()).at(0).status), HasSubstr("more than 4096 bytes"));
 }
 
-TEST(Backend, CallsFromManyThreads) {
+TEST_P(BackendIn, CallsFromManyThreads) {
   const Directory runtime;
   auto backend = MakeNull(R"({"slowMs": 1})", runtime.path());
   ASSERT_TRUE(backend.ok()) << backend.status();

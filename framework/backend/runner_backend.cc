@@ -1,0 +1,405 @@
+#include "backend/runner_backend.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <random>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+
+#include "backend/instance.h"
+#include "backend/library_copy.h"
+#include "backend/payload.h"
+#include "backend/runner_link.h"
+#include "backend/runner_output.h"
+#include "backend/runner_process.h"
+#include "base/files.h"
+#include "base/status.h"
+#include "telemetry/log.h"
+
+namespace tranche::backend {
+namespace {
+
+using runner::FrameType;
+using runner::Function;
+using std::chrono::milliseconds;
+
+constexpr std::uint64_t kCreateCall = 1;
+constexpr std::chrono::seconds kFallbackPoll{1};  // where the kernel cannot tell of a process's end
+constexpr std::chrono::seconds kDrainPatience{5};
+
+// Wakes the owner's poll.
+class Bell {
+ public:
+  Bell() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  ~Bell() { ::close(fd_); }
+  Bell(const Bell&) = delete;
+  Bell& operator=(const Bell&) = delete;
+  int fd() const { return fd_; }
+  void Ring() const { ::eventfd_write(fd_, 1); }
+  void Quiet() const {
+    eventfd_t ignored = 0;
+    ::eventfd_read(fd_, &ignored);
+  }
+
+ private:
+  const int fd_;
+};
+
+class RunnerInstance : public Instance {
+ public:
+  RunnerInstance(const CheckedLibrary& library, LibraryCopy copy, const CreateOptions& options, RunnerOptions runner, std::string create, Events events)
+      : library_(library), copy_(std::move(copy)), name_(options.name), limits_(options.limits), create_timeout_(options.timeout), runner_(std::move(runner)),
+        create_argument_(std::move(create)), services_(options.name, std::move(events), options.limits), link_([this] { bell_.Ring(); }) {}
+
+  ~RunnerInstance() override {
+    stopping_ = true;
+    bell_.Ring();
+    if (owner_.joinable()) owner_.join();
+  }
+  RunnerInstance(const RunnerInstance&) = delete;
+  RunnerInstance& operator=(const RunnerInstance&) = delete;
+
+  // The first process and its instance.
+  absl::Status Begin() {
+    owner_ = std::thread([this] { Own(); });
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return first_.has_value(); });
+    return *first_;
+  }
+
+  absl::Status Call(Function function, const std::string& argument, CallRecord& record) override {
+    absl::StatusOr<runner::Done> done = link_.Call(function, argument, record.deadline);
+    if (!done.ok()) return done.status();
+    if (function == Function::kPrepare) {
+      prepare_time_ += static_cast<std::int64_t>(done->microseconds);
+      ++prepare_calls_;
+    }
+    return Fill(*std::move(done), record);
+  }
+
+  CallTimes PrepareTimes() const override { return {prepare_calls_, std::chrono::microseconds(prepare_time_)}; }
+  absl::Status Availability() const override { return link_.Availability(); }
+  std::optional<ProcessStatus> Process() const override {
+    const std::lock_guard lock(mutex_);
+    return status_;
+  }
+
+ private:
+  static absl::Status Fill(runner::Done done, CallRecord& record) {
+    record.devices = std::move(done.devices);
+    record.shares = std::move(done.shares);
+    for (runner::Result& result : done.results) record.results.push_back({std::move(result.key), result.code, CleanText(result.message)});
+    record.violation = CleanText(done.violation);
+    record.failed = done.failed;
+    record.message = CleanText(done.message);
+    return done.threw ? StatusOfException(done.message) : StatusOfCall(done.code, done.failed, record.message);
+  }
+
+  // ---- the owner's thread: one process after the other
+
+  void Own() {
+    int failures = 0;
+    while (!stopping_) {
+      const auto served = Serve();
+      const absl::Status& why = served.first;
+      if (!IsFirstDone() && !why.ok()) return SetFirst(why);
+      if (stopping_) return;
+      if (served.second >= runner_.stable_after) failures = 0;
+      const milliseconds pause = BackOff(failures++);
+      LogError("a backend's process is replaced", {{"backend", name_}, {"reason", std::string(why.message())}, {"milliseconds", absl::StrCat(pause.count())}});
+      services_.OnAvailability(why);
+      Sleep(pause);
+    }
+  }
+
+  milliseconds BackOff(int failures) {
+    const milliseconds whole = std::min(runner_.first_back_off * (1 << std::min(failures, 16)), runner_.last_back_off);
+    return milliseconds(std::uniform_int_distribution<std::int64_t>(whole.count() * 3 / 4, whole.count() * 5 / 4)(random_));
+  }
+
+  void Sleep(milliseconds pause) {
+    const Deadline end = DeadlineIn(pause);
+    while (!stopping_ && !Passed(end)) {
+      pollfd bell{bell_.fd(), POLLIN, 0};
+      ::poll(&bell, 1, Until(end));
+      bell_.Quiet();
+      ForgetEnded();
+    }
+  }
+
+  static int Until(std::optional<Deadline> end) {
+    if (!end.has_value()) return -1;
+    const auto left = std::chrono::ceil<milliseconds>(*end - std::chrono::steady_clock::now()).count();
+    return static_cast<int>(std::clamp<std::int64_t>(left, 0, 60000));
+  }
+
+  // Runs one process to its end: why it ended, and how long it served.
+  std::pair<absl::Status, milliseconds> Serve() {
+    absl::StatusOr<RunnerProcess> started = RunnerProcess::Start(runner_.program, name_);
+    if (!started.ok()) {
+      link_.Close(started.status());
+      return {started.status(), milliseconds(0)};
+    }
+    process_ = *std::move(started);
+    reader_.emplace(runner::LargestAnswer(limits_.device_bytes, limits_.call_bytes));
+    output_.emplace(name_);
+    serving_since_.reset();
+    draining_until_.reset();
+    SetPid(process_.pid());
+    link_.Open(process_.socket());
+    absl::Status why = Converse();
+    const milliseconds served = serving_since_.has_value()
+                                    ? std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - *serving_since_)
+                                    : milliseconds(0);
+    why = Finish(std::move(why));
+    return {why, served};
+  }
+
+  runner::Start MakeStart() const {
+    const ProcessLimits& limits = library_.manifest.process;
+    return {.name = library_.manifest.name,
+            .path = copy_.path(),
+            .device_bytes = limits_.device_bytes,
+            .call_bytes = limits_.call_bytes,
+            .memory_bytes = limits.memory_bytes,
+            .open_files = limits.open_files,
+            .nice = runner_.nice,
+            .capabilities = limits.capabilities,
+            .system_calls = limits.system_calls};
+  }
+
+  // Until the process ends, breaks a rule, hangs, or is not wanted any more: never OK unless stopping.
+  absl::Status Converse() {
+    const Deadline created_by = DeadlineIn(create_timeout_);
+    TRANCHE_RETURN_IF_ERROR(link_.Send(FrameType::kStart, 0, runner::Encode(MakeStart()), created_by));
+    while (!stopping_) {
+      TRANCHE_RETURN_IF_ERROR(Wait(created_by));
+      if (!serving_since_.has_value() && Passed(created_by)) {
+        return absl::DeadlineExceededError(absl::StrCat("create did not return within ", create_timeout_.count(), " ms"));
+      }
+      if (draining_until_.has_value() && (link_.Idle() || Passed(*draining_until_))) return draining_why_;
+      const std::optional<Deadline> abandoned = link_.OldestAbandoned();
+      if (abandoned.has_value() && Passed(*abandoned + runner_.hang_grace)) {
+        return absl::UnavailableError("a call did not return after its deadline; the process is killed and a new one started; retry");
+      }
+      ForgetEnded();
+    }
+    return absl::OkStatus();
+  }
+
+  // One look at everything that can happen.
+  absl::Status Wait(Deadline created_by) {
+    std::optional<Deadline> until = draining_until_;
+    const auto sooner = [&](Deadline other) { until = until.has_value() ? std::min(*until, other) : other; };
+    if (!serving_since_.has_value()) sooner(created_by);
+    if (const std::optional<Deadline> abandoned = link_.OldestAbandoned(); abandoned.has_value()) sooner(*abandoned + runner_.hang_grace);
+    if (process_.watch() < 0) sooner(DeadlineIn(kFallbackPoll));
+    std::array<pollfd, 4> sources = {{{process_.socket(), POLLIN, 0}, {process_.output(), POLLIN, 0}, {process_.watch(), POLLIN, 0}, {bell_.fd(), POLLIN, 0}}};
+    if (::poll(sources.data(), sources.size(), Until(until)) < 0) return absl::OkStatus();
+    if (sources[3].revents != 0) bell_.Quiet();
+    if (sources[1].revents != 0 && !output_->Read(process_.output())) process_.CloseOutput();
+    if (sources[0].revents != 0) return Receive();
+    if (sources[2].revents != 0) return absl::UnavailableError("");  // Finish says how it ended
+    return absl::OkStatus();
+  }
+
+  absl::Status Receive() {
+    const ssize_t count = ::recv(process_.socket(), buffer_.data(), buffer_.size(), MSG_DONTWAIT);
+    if (count < 0) return errno == EAGAIN || errno == EINTR ? absl::OkStatus() : absl::UnavailableError("");
+    if (count == 0) return absl::UnavailableError("");
+    reader_->Append({buffer_.data(), static_cast<std::size_t>(count)});
+    while (std::optional<runner::FrameReader::Received> frame = reader_->Next()) TRANCHE_RETURN_IF_ERROR(Take(*frame));
+    return reader_->problem().empty() ? absl::OkStatus() : Broken(reader_->problem());
+  }
+
+  static absl::Status Broken(const std::string& what) {
+    return absl::UnavailableError(absl::StrCat("its process sent ", what, ": the connection is closed and the process replaced; retry"));
+  }
+
+  absl::Status Take(const runner::FrameReader::Received& frame) {
+    switch (frame.type) {
+      case FrameType::kStarted: return TakeStarted(frame.payload);
+      case FrameType::kRefused: {
+        const std::optional<runner::Refused> refused = runner::DecodeRefused(frame.payload);
+        return refused.has_value() ? RefusedByRunner(library_, refused->stage, CleanText(refused->why)) : Broken("an unreadable refusal");
+      }
+      case FrameType::kDone: return TakeDone(frame);
+      case FrameType::kLog: {
+        const std::optional<runner::Log> log = runner::DecodeLog(frame.payload);
+        if (!log.has_value()) return Broken("an unreadable log line");
+        if (output_->AdmitLog()) services_.OnLog(log->level, log->text);
+        return absl::OkStatus();
+      }
+      case FrameType::kHealth: services_.OnHealth(frame.payload); return absl::OkStatus();
+      case FrameType::kDevicesChanged: services_.OnDevicesChanged(); return absl::OkStatus();
+      case FrameType::kShareLost: services_.OnShareLost(frame.payload); return absl::OkStatus();
+      default: return Broken("a frame that only the host sends");
+    }
+  }
+
+  absl::Status TakeStarted(const std::string& payload) {
+    const std::optional<runner::Started> started = runner::DecodeStarted(payload);
+    if (!started.has_value() || serving_since_.has_value()) return Broken("an unreadable start");
+    concurrent_ = (started->flags & TRANCHE_FLAG_CONCURRENT) != 0;
+    {
+      const std::lock_guard lock(mutex_);
+      status_.version = CleanText(started->version);
+    }
+    const Deadline deadline = DeadlineIn(create_timeout_);
+    const std::int64_t deadline_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(deadline.time_since_epoch()).count();
+    return link_.Send(FrameType::kCall, kCreateCall, runner::Encode(runner::Call{Function::kCreate, deadline_ns, create_argument_}), deadline);
+  }
+
+  absl::Status TakeDone(const runner::FrameReader::Received& frame) {
+    std::optional<runner::Done> done = runner::DecodeDone(frame.payload);
+    if (!done.has_value()) return Broken("an unreadable answer");
+    if (frame.call == kCreateCall && !serving_since_.has_value()) return TakeCreated(*std::move(done));
+    const bool exhausted = done->exhausted;
+    if (!link_.Answer(frame.call, *std::move(done))) return Broken("an answer to a call that nobody made");
+    if (exhausted && !draining_until_.has_value()) {
+      draining_why_ = absl::UnavailableError("its process has used up its descriptors or memory and is replaced; retry");
+      draining_until_ = DeadlineIn(kDrainPatience);
+      link_.Refuse(draining_why_);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status TakeCreated(runner::Done done) {
+    const bool instance = done.instance;
+    CallRecord record(DeadlineIn(create_timeout_), limits_);
+    const absl::Status created = Fill(std::move(done), record);
+    if (!created.ok()) return Annotate(created, "create");
+    if (!instance) return absl::InternalError("create: said OK without an instance");
+    serving_since_ = std::chrono::steady_clock::now();
+    link_.Serve(concurrent_);
+    if (IsFirstDone()) {
+      const std::lock_guard lock(mutex_);
+      ++status_.restarts;
+    }
+    if (IsFirstDone()) {
+      LogInfo("a backend's process serves again", {{"backend", name_}, {"pid", absl::StrCat(process_.pid())}});
+      services_.OnAvailability(absl::OkStatus());
+    }
+    SetFirst(absl::OkStatus());
+    return absl::OkStatus();
+  }
+
+  // The process ends, if it has not: callers know at once, its last words are kept. The reason, with how it ended.
+  absl::Status Finish(absl::Status why) {
+    const absl::Status ended = absl::UnavailableError(stopping_ ? "the host ends or lets go of it" : "its process has ended and a new one is started; retry");
+    const bool unexplained = !why.ok() && why.message().empty();
+    // For those who wait, before the process is waited for.
+    link_.Refuse(unexplained || why.ok() ? ended : Retryable(why));
+    std::optional<std::string> end;
+    if (why.ok()) end = Farewell();
+    if (!end.has_value() && unexplained) end = process_.Reap(milliseconds(50));  // its own end, before a signal of ours could hide it
+    if (unexplained && end.has_value()) why = absl::UnavailableError(absl::StrCat("its process ended: ", *end, "; a new one is started; retry"));
+    if (unexplained && !end.has_value()) why = absl::UnavailableError("its process closed the connection; a new one is started; retry");
+    link_.Close(why.ok() ? ended : Retryable(why));
+    if (!end.has_value()) end = process_.End(runner_.kill_patience);
+    if (process_.output() >= 0) output_->Read(process_.output());
+    output_->Flush();
+    if (!end.has_value()) ReportStuck();
+    SetPid(0);
+    process_ = RunnerProcess();
+    return why;
+  }
+
+  // Whatever kept a process from serving, its callers may retry.
+  static absl::Status Retryable(const absl::Status& why) { return absl::UnavailableError(std::string(why.message())); }
+
+  // Not while a call that was given up still runs there: destroy does not overlap calls.
+  std::optional<std::string> Farewell() {
+    if (!link_.Idle()) return std::nullopt;
+    link_.Send(FrameType::kStop, 0, "", DeadlineIn(milliseconds(100))).IgnoreError();
+    return process_.Reap(runner_.stop_patience);
+  }
+
+  void ReportStuck() {
+    const int pid = process_.pid();
+    LogError("a backend's process survives SIGKILL, as in an uninterruptible sleep in the kernel; it is never used again, what it holds may need a reboot",
+             {{"backend", name_}, {"pid", absl::StrCat(pid)}});
+    const std::lock_guard lock(mutex_);
+    status_.stuck.push_back(pid);
+  }
+
+  void ForgetEnded() {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(status_.stuck, [](int pid) { return HasEnded(pid); });
+  }
+
+  void SetPid(int pid) {
+    const std::lock_guard lock(mutex_);
+    status_.pid = pid;
+  }
+
+  bool IsFirstDone() const {
+    const std::lock_guard lock(mutex_);
+    return first_.has_value();
+  }
+  void SetFirst(const absl::Status& status) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!first_.has_value()) first_ = status;
+    }
+    changed_.notify_all();
+  }
+
+  const CheckedLibrary library_;
+  const LibraryCopy copy_;
+  const std::string name_;
+  const PayloadLimits limits_;
+  const milliseconds create_timeout_;
+  const RunnerOptions runner_;
+  const std::string create_argument_;
+  const Services services_;
+  const Bell bell_;
+  RunnerLink link_;
+  std::atomic<std::uint64_t> prepare_calls_ = 0;
+  std::atomic<std::int64_t> prepare_time_ = 0;  // microseconds
+
+  // The owner's thread's own.
+  RunnerProcess process_;
+  std::optional<runner::FrameReader> reader_;
+  std::optional<RunnerOutput> output_;
+  std::optional<Deadline> serving_since_, draining_until_;
+  absl::Status draining_why_;
+  bool concurrent_ = false;
+  std::array<char, 16 * 1024> buffer_;
+  std::minstd_rand random_{static_cast<unsigned>(std::chrono::steady_clock::now().time_since_epoch().count())};
+
+  mutable std::mutex mutex_;  // what follows
+  std::condition_variable changed_;
+  std::optional<absl::Status> first_;
+  ProcessStatus status_;
+
+  std::atomic<bool> stopping_ = false;
+  std::thread owner_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<Backend>> CreateRunnerBackend(const CheckedLibrary& library, const CreateOptions& options, const RunnerOptions& runner,
+                                                             Events events) {
+  TRANCHE_RETURN_IF_ERROR(Annotate(CheckConfiguration(library.manifest, options.config), absl::StrCat("backend ", options.name)));
+  if (!options.runtime_directory.empty()) TRANCHE_RETURN_IF_ERROR(MakeDirectories(options.runtime_directory, 0700));
+  TRANCHE_ASSIGN_OR_RETURN(std::string argument, WriteCreate(options.config, options.runtime_directory));
+  TRANCHE_ASSIGN_OR_RETURN(LibraryCopy copy, LibraryCopy::Make(library, runner.copies_directory));
+  auto instance = std::make_unique<RunnerInstance>(library, std::move(copy), options, runner, std::move(argument), std::move(events));
+  if (const absl::Status begun = instance->Begin(); !begun.ok()) {
+    return StageOf(begun).has_value() ? begun : Annotate(begun, absl::StrCat("backend ", options.name));
+  }
+  return MakeCheckedBackend(options.name, options.limits, std::move(instance));
+}
+
+}  // namespace tranche::backend
