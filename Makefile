@@ -53,6 +53,11 @@ bench: build/release/build.ninja ## measure the host; writes build/bench/host.js
 	@cmake --build --preset release -j $(JOBS)
 	@mkdir -p build/bench && build/release/bin/tranche-bench --output build/bench/host.json
 
+bench-peer: build/release/build.ninja ## measure the host against a Go driver on a real API server; writes build/bench/peer.json (half an hour; BENCH_PEER_RUNS=1: minutes)
+	@tools/setup --with-cluster
+	@cmake --build --preset release -j $(JOBS) --target tranched null_backend
+	@test/bench/peer/run
+
 cluster-up: ## start a one-node Kubernetes in private namespaces (needs root; the first time builds it: 15-35 minutes); test/cluster/README.md
 	@tools/setup --with-cluster
 	@test/cluster/tools/node up

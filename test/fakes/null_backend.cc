@@ -2,6 +2,7 @@
 // survives a restart), and failures that the configuration asks for. For tests and benchmarks.
 //
 //   devices        how many (default 1)
+//   devicesFile    a file that says how many instead; when it is written, the host is told that devices changed
 //   enforcement    of its capacities (default "strong")
 //   env            container environment edits of every share, "NAME=value"
 //   failPrepare    a canonical code: every prepare of failDevices (all when empty) fails with it
@@ -10,12 +11,19 @@
 //   slowMs         each prepare and unprepare takes so long, or until the deadline
 //   lieLimit       reports twice the requested limit as in force
 //   badJson        pushes shares that are no JSON
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -54,6 +62,51 @@ std::vector<std::string> Texts(const json::object& config, std::string_view name
   return texts;
 }
 
+// A file with a number of devices; its own thread tells the host of every writing, and sleeps in between.
+class DevicesFile {
+ public:
+  DevicesFile(std::string path, sdk::Host host) : path_(std::move(path)), host_(host), inotify_(::inotify_init1(IN_CLOEXEC)), end_(::eventfd(0, EFD_CLOEXEC)) {
+    if (inotify_ < 0 || end_ < 0 || ::inotify_add_watch(inotify_, path_.c_str(), IN_CLOSE_WRITE) < 0) {
+      Close();
+      throw sdk::Error(TRANCHE_NOT_FOUND, "devicesFile " + path_ + " cannot be watched");
+    }
+    thread_ = std::thread([this] { Run(); });
+  }
+  ~DevicesFile() {
+    ::eventfd_write(end_, 1);
+    thread_.join();
+    Close();
+  }
+  DevicesFile(const DevicesFile&) = delete;
+  DevicesFile& operator=(const DevicesFile&) = delete;
+
+  std::int64_t Count() const {
+    std::int64_t count = -1;
+    if (!(std::ifstream(path_) >> count) || count < 0) throw sdk::Error(TRANCHE_UNAVAILABLE, "devicesFile " + path_ + " holds no number");
+    return count;
+  }
+
+ private:
+  void Run() const {
+    for (;;) {
+      pollfd sources[] = {{end_, POLLIN, 0}, {inotify_, POLLIN, 0}};
+      if (::poll(sources, 2, -1) < 0 && errno != EINTR) return;
+      if (sources[0].revents != 0) return;
+      char events[4096];
+      if (sources[1].revents != 0 && ::read(inotify_, events, sizeof events) > 0) host_.DevicesChanged();
+    }
+  }
+  void Close() const {
+    if (inotify_ >= 0) ::close(inotify_);
+    if (end_ >= 0) ::close(end_);
+  }
+
+  const std::string path_;
+  const sdk::Host host_;
+  const int inotify_, end_;
+  std::thread thread_;
+};
+
 class NullBackend {
  public:
   static constexpr const char* kName = "null_backend";
@@ -64,11 +117,13 @@ class NullBackend {
       : host_(host), config_(config), directory_(runtime_directory) {
     if (Flag(config, "failCreate")) throw sdk::Error(TRANCHE_UNAVAILABLE, "the configuration asks create to fail");
     if (const json::value* level = config.if_contains("enforcement")) enforcement_ = std::string(level->as_string());
+    if (const json::value* path = config.if_contains("devicesFile")) watch_.emplace(std::string(path->as_string()), host_);
   }
 
   std::vector<sdk::Device> Discover(sdk::Call&) {
     std::vector<sdk::Device> devices;
-    for (std::int64_t index = 0; index < Number(config_, "devices", 1); ++index) {
+    const std::int64_t count = watch_.has_value() ? watch_->Count() : Number(config_, "devices", 1);
+    for (std::int64_t index = 0; index < count; ++index) {
       const std::string name = "null-" + std::to_string(index);
       sdk::Device device;
       device.name = name;
@@ -87,6 +142,7 @@ class NullBackend {
   sdk::Share PrepareOne(sdk::Call& call, const sdk::PrepareRequest& request) {
     Wait(call);
     FailIfAsked("failPrepare", request.physical);
+    if (!request.physical.starts_with("null-")) throw sdk::Error(TRANCHE_NOT_FOUND, "there is no device " + request.physical);
     sdk::Share share;
     share.key = request.key;
     for (const auto& [name, amount] : request.consumed) {
@@ -185,6 +241,7 @@ class NullBackend {
   std::string directory_, enforcement_ = "strong";
   std::mutex mutex_;
   std::map<sdk::Key, sdk::Share> memory_;
+  std::optional<DevicesFile> watch_;
 };
 
 }  // namespace
