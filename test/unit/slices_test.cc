@@ -162,6 +162,22 @@ TEST(Planner, AtMostEightCounterSetsASlice) {
   EXPECT_EQ(plan.slices[3].content->devices.size(), 34U);
 }
 
+TEST(Planner, ACounterSetOfOneDeviceIsNotPublished) {
+  EXPECT_EQ(Sizes(PlanOf(MakeSnapshot({.devices = 300, .counters = true, .sets = 300}))), (Counts{128, 128, 44}));
+  const SlicePlan plan = PlanOf(MakeSnapshot({.devices = 3, .counters = true, .sets = 2}));   // two on one set, one alone
+  ASSERT_EQ(Sizes(plan), (Counts{0, 3}));
+  ASSERT_EQ(plan.slices[0].content->shared_counters.size(), 1U);
+  EXPECT_EQ(plan.slices[0].content->shared_counters[0].name, "silicon-0");
+  EXPECT_TRUE(plan.slices[1].content->devices[1].consumes_counters.empty());
+  EXPECT_EQ(plan.slices[1].content->devices[2].consumes_counters.size(), 1U);
+}
+
+TEST(Planner, ADeviceThatDrawsMoreThanThereIsKeepsItsCounterSet) {
+  inventory::Snapshot snapshot = MakeSnapshot({.devices = 1, .counters = true, .sets = 1});
+  snapshot.devices[0].consumes_counters[0].counters["units"] = Quantity::FromInt64(1001);
+  EXPECT_EQ(Sizes(PlanOf(snapshot)), (Counts{0, 1}));
+}
+
 TEST(Planner, In134CountersSitWithTheirDevices) {
   ServerFeatures features;
   features.minor = 34;
