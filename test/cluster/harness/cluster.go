@@ -15,6 +15,7 @@ package harness
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -69,7 +70,8 @@ func New(t testing.TB) *Cluster {
 		t.Skip("not inside a test node: run `make test-cluster`, or `make cluster-up` and then test/cluster/tools/test")
 	}
 	c := Connect(t)
-	c.Namespace = dnsLabel(t.Name())
+	label := dnsLabel(t.Name())
+	c.Namespace = fmt.Sprintf("%s-%x", strings.TrimRight(label[:min(len(label), 50)], "-"), time.Now().UnixNano()&0xffffffff) // an earlier run may have left one
 	c.Kubectl("create", "namespace", c.Namespace)
 	t.Cleanup(c.finish)
 	c.Wait("the namespace's default service account", 30*time.Second, func() (bool, string) {

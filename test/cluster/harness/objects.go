@@ -293,7 +293,7 @@ func (c *Cluster) Nsenter(pod string, command ...string) string {
 // Slices are a driver's ResourceSlices.
 func (c *Cluster) Slices(driver string) []resourcev1.ResourceSlice {
 	c.T.Helper()
-	list, err := c.Client.ResourceV1().ResourceSlices().List(c.Context(), metav1.ListOptions{FieldSelector: "spec.driver=" + driver})
+	list, err := c.Client.ResourceV1().ResourceSlices().List(context.Background(), metav1.ListOptions{FieldSelector: "spec.driver=" + driver})
 	if err != nil {
 		c.T.Fatalf("slices of %s: %v", driver, err)
 	}
