@@ -5,9 +5,11 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
+# The programs of the image, and what the cluster tests run as processes.
+CLUSTER_TARGETS := $(shell sed -n 's/^programs=(\(.*\))$$/\1/p' deploy/image/build) vnic_tc null_backend
 DEMO_TARGETS := tranched tranchectl vnic_tc vnic-attach tranche-demo
 
-.PHONY: help setup demo test unit test-conformance test-asan test-tsan fuzz bench cluster-up cluster-down test-cluster format lint check-includes clean
+.PHONY: help setup demo test unit test-conformance test-asan test-tsan fuzz bench cluster-up cluster-demo cluster-down test-cluster soak format lint check-includes clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -65,9 +67,18 @@ cluster-up: ## start a one-node Kubernetes in private namespaces (needs root; th
 cluster-down: ## end that node; nothing of it is left
 	@test/cluster/tools/node down
 
-test-cluster: ## the tests on a real Kubernetes node (needs root); TEST=Name runs one
+cluster-demo: build/dev/build.ninja ## two pods share one interface of a real Kubernetes node, a third waits: a transcript with a table (needs root)
 	@tools/setup --with-cluster
+	@cmake --build --preset dev -j $(JOBS) --target $(CLUSTER_TARGETS)
+	@test/cluster/tools/demo
+
+test-cluster: build/dev/build.ninja ## the tests on a real Kubernetes node (needs root); TEST=Name runs one
+	@tools/setup --with-cluster
+	@cmake --build --preset dev -j $(JOBS) --target $(CLUSTER_TARGETS)
 	@test/cluster/tools/test $(if $(TEST),-test.run '$(TEST)')
+
+soak: ## 500 pods in a loop and an API server that is away for two minutes, on a real Kubernetes node (needs root; 20 minutes)
+	@TRANCHE_SOAK_PODS=500 TRANCHE_SOAK_OUTAGE=120s $(MAKE) test-cluster TEST='TestPodsInALoop|TestSharesSurvive'
 
 format: ## format the sources in place
 	@tools/setup --with-clang
