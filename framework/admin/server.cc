@@ -200,6 +200,8 @@ class AdminServer::Impl {
   std::thread acceptor_;
 };
 
+absl::Status AdminServer::CheckPath(const std::string& path) { return Address(path).status(); }
+
 absl::StatusOr<std::unique_ptr<AdminServer>> AdminServer::Start(ServerOptions options) {
   TRANCHE_ASSIGN_OR_RETURN(const int listener, Listen(options.path));
   const int wake = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -34,6 +34,8 @@ class AdminServer {
   // AlreadyExists when another process listens on `path`; a socket on which nobody listens is replaced. Any other file is left alone
   // (FailedPrecondition).
   static absl::StatusOr<std::unique_ptr<AdminServer>> Start(ServerOptions options);
+  // InvalidArgument when no socket can have this path.
+  static absl::Status CheckPath(const std::string& path);
   // Closes the connections, waits for methods in progress, removes the socket if it still is ours.
   ~AdminServer();
   AdminServer(const AdminServer&) = delete;

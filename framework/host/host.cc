@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "config/config.h"
+#include "dra/socket.h"
 #include "host/control_plane.h"
 #include "host/methods.h"
 #include "telemetry/log.h"
@@ -61,7 +62,8 @@ absl::StatusOr<std::unique_ptr<Host>> Host::Start(Options options) {
 absl::Status Host::Initialise() {
   // Before anything is touched: a wrong file must leave no trace.
   TRANCHE_ASSIGN_OR_RETURN(const std::string text, ReadConfigurationText());
-  TRANCHE_RETURN_IF_ERROR(config::ParseConfiguration(text, options_.config).status());
+  TRANCHE_ASSIGN_OR_RETURN(const config::HostConfiguration configuration, config::ParseConfiguration(text, options_.config));
+  TRANCHE_RETURN_IF_ERROR(CheckSockets(DriverNames(configuration)));
   TRANCHE_RETURN_IF_ERROR(OpenState());
   TRANCHE_RETURN_IF_ERROR(Apply(text));
   RecordApplied(VersionOf(text));
@@ -74,6 +76,20 @@ absl::Status Host::Initialise() {
     LogWarning("not everything could be compared with the kernel at start; it is tried again", {{"reason", std::string(repairs.status().message())}});
   }
   return StartServing();
+}
+
+// A host that cannot serve must not publish: pods would be sent to it.
+absl::Status Host::CheckSockets(const std::set<std::string>& drivers) const {
+  for (const std::string& driver : drivers) {
+    TRANCHE_RETURN_IF_ERROR(dra::ServiceSocketPath(options_.plugin_directory, driver, options_.instance).status());
+    TRANCHE_RETURN_IF_ERROR(dra::RegistrationSocketPath(options_.registry_directory, driver, options_.instance).status());
+  }
+  return admin::AdminServer::CheckPath(AdminSocket());
+}
+
+std::string Host::AdminSocket() const {
+  const std::string name = options_.instance.empty() ? "admin.sock" : Cat("admin-", options_.instance, ".sock");
+  return Cat(options_.runtime_directory, "/", name);
 }
 
 absl::Status Host::OpenState() {
@@ -104,8 +120,7 @@ absl::Status Host::OpenState() {
 }
 
 absl::Status Host::StartServing() {
-  const std::string socket = options_.instance.empty() ? "admin.sock" : Cat("admin-", options_.instance, ".sock");
-  TRANCHE_ASSIGN_OR_RETURN(admin_, admin::AdminServer::Start({.path = Cat(options_.runtime_directory, "/", socket), .methods = MakeMethods(*this)}));
+  TRANCHE_ASSIGN_OR_RETURN(admin_, admin::AdminServer::Start({.path = AdminSocket(), .methods = MakeMethods(*this)}));
   watcher_ = std::make_unique<ConfigWatcher>(options_.config, kPollInterval, [this] { changes_.Post("configuration", [this] { Reload(false); }); });
   changes_.Post("lengthen-log", [this] {
     if (const absl::Status status = store_->LengthenLog(); !status.ok()) {

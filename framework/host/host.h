@@ -103,6 +103,8 @@ class Host {
 
   explicit Host(Options options);
   absl::Status Initialise();
+  absl::Status CheckSockets(const std::set<std::string>& drivers) const;
+  std::string AdminSocket() const;
   absl::Status OpenState();
   absl::Status StartServing();
 

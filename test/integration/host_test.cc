@@ -250,6 +250,16 @@ TEST_F(HostTest, AnInvalidFileAtStartEndsTheProgramWithTheLine) {
   EXPECT_NE(node_->Log().find("colour"), std::string::npos) << node_->Log();
 }
 
+TEST_F(HostTest, ASocketPathThatIsTooLongEndsTheProgramBeforeItPublishes) {
+  MakeNode(Configuration({kShared}));
+  for (const char* option : {"--runtime-directory", "--plugin-directory", "--registry-directory"}) {
+    EXPECT_FALSE(node_->Start({}, {option, directory_.path() + "/" + std::string(100, 'd')}));
+    EXPECT_EQ(node_->process().Wait(), 2) << option;
+    EXPECT_NE(node_->Log().find("107"), std::string::npos) << node_->Log();
+    EXPECT_FALSE(fs::exists(directory_.path() + "/node/state/tranche.db")) << option;
+  }
+}
+
 // Another backend, offer, class and driver: nothing of the first file is left in the second.
 std::string OtherConfiguration() {
   return "apiVersion: tranche.dev/v1alpha1\nkind: HostConfiguration\nbackends:\n"
