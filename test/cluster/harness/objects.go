@@ -216,8 +216,14 @@ func (c *Cluster) WaitEvent(kind, name, reason string, deadline time.Duration) (
 // WaitRunning waits until the pods are ready.
 func (c *Cluster) WaitRunning(names ...string) {
 	c.T.Helper()
+	c.WaitRunningWithin(time.Minute, names...)
+}
+
+// WaitRunningWithin is WaitRunning with another deadline.
+func (c *Cluster) WaitRunningWithin(deadline time.Duration, names ...string) {
+	c.T.Helper()
 	for _, name := range names {
-		c.Wait("pod "+name+" is ready", time.Minute, func() (bool, string) {
+		c.Wait("pod "+name+" is ready", deadline, func() (bool, string) {
 			pod, err := c.Client.CoreV1().Pods(c.Namespace).Get(context.Background(), name, metav1.GetOptions{})
 			if err != nil {
 				return false, err.Error()

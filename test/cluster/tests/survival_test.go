@@ -60,7 +60,7 @@ func (s *steady) expectSame(t *testing.T) {
 func (s *steady) newPodRuns(t *testing.T, name string) {
 	t.Helper()
 	podWith(s.c, shareOf(name, "up0", "20M"), name)
-	s.c.WaitRunning(name)
+	s.c.WaitRunningWithin(3*time.Minute, name) // after an outage the kubelet and the scheduler wait up to a minute before they try again
 	share := s.c.WaitShare(name)
 	s.c.DeletePod(name)
 	if _, err := harness.ReadLimits(share); err == nil {
@@ -237,7 +237,7 @@ func TestSharesSurviveWhatHappensAroundThem(t *testing.T) {
 		started := time.Now()
 		c.WaitDevices(vnicDriver, 4, 10*time.Second)
 		t.Logf("slices deleted after the outage are back after %.1f s", time.Since(started).Seconds())
-		c.Service("kube-scheduler").Restart() // their clients wait up to a minute before they try again
+		c.Service("kube-scheduler").Restart()
 		c.Service("kube-controller-manager").Restart()
 		s.newPodRuns(t, "after-api")
 	})
