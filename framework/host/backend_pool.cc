@@ -77,6 +77,7 @@ absl::StatusOr<BackendPool::Created> BackendPool::CreateProcess(const config::Ba
   backend::RunnerOptions runner;
   runner.program = options_.runner;
   runner.copies_directory = CopiesDirectory();
+  runner.last_back_off = options_.longest_pause;
   TRANCHE_ASSIGN_OR_RETURN(std::shared_ptr<backend::Backend> instance,
                            backend::CreateRunnerBackend(library, options, runner, options_.events(configuration.name)));
   const std::optional<backend::ProcessStatus> process = instance->Process();
@@ -333,7 +334,8 @@ std::vector<BackendStatus> BackendPool::Statuses() const {
                          .problem = entry.problem,
                          .retry_at = std::nullopt,
                          .devices = entry.devices,
-                         .prepare = entry.created.instance == nullptr ? backend::CallTimes{} : entry.created.instance->PrepareTimes()};
+                         .prepare = entry.created.instance == nullptr ? backend::CallTimes{} : entry.created.instance->PrepareTimes(),
+                         .metrics = entry.created.instance == nullptr ? std::map<std::string, std::int64_t>{} : entry.created.instance->Metrics()};
     if (entry.created.instance != nullptr) {
       status.process = entry.created.instance->Process();
       status.available = entry.created.instance->Availability();

@@ -45,6 +45,7 @@ struct BackendStatus {
   std::optional<WallTime> retry_at;
   std::vector<PhysicalDevice> devices;  // of its last discovery
   backend::CallTimes prepare;
+  std::map<std::string, std::int64_t> metrics = {};  // what the backend recorded itself
 };
 
 class BackendPool {
@@ -56,6 +57,7 @@ class BackendPool {
     std::function<backend::Events(const std::string& name)> events;
     std::string runner;                 // tranche-runner; empty: no backend can have a process of its own
     std::chrono::milliseconds trial{10000};  // of a replaced backend
+    std::chrono::milliseconds longest_pause{30000};  // between two starts of a backend's process
   };
   explicit BackendPool(Options options);
 

@@ -49,7 +49,8 @@ absl::StatusOr<BackendPool::Created> BackendPool::Successor(const Entry& entry) 
 bool BackendPool::Replace(const std::string& name, const Entry& entry, const std::string& files) {
   const absl::StatusOr<backend::CheckedLibrary> library = loader_.Check(entry.configuration.library);
   const bool same = library.ok() && library->manifest.sha256 == entry.created.sha256;
-  absl::StatusOr<Created> successor = library.status();
+  absl::StatusOr<Created> successor{Created{}};
+  if (!library.ok()) successor = library.status();
   if (library.ok() && !same) successor = Successor(entry);
   const std::lock_guard lock(mutex_);
   Entry& now = entries_[name];

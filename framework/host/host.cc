@@ -107,7 +107,8 @@ absl::Status Host::OpenState() {
                                                              .saved_directory = options_.state_directory + "/backends",
                                                              .events = [this](const std::string& name) { return EventsOf(name); },
                                                              .runner = options_.runner.empty() ? BesideThisProgram("tranche-runner") : options_.runner,
-                                                             .trial = options_.trial});
+                                                             .trial = options_.trial,
+                                                             .longest_pause = options_.longest_pause});
   claims_ = std::make_unique<claims::Claims>(claims::Dependencies{.store = *store_,
                                                                   .inventory = inventory_,
                                                                   .reader = plane_->claim_reader(),

@@ -43,6 +43,7 @@ struct Options {
   std::string instance;             // empty, or what tells overlapping hosts apart
   std::chrono::seconds reconcile_interval = std::chrono::minutes(3);
   std::chrono::seconds verify_interval{20};   // between two looks at the limits in force
+  std::chrono::milliseconds longest_pause{30000};  // between two starts of a backend's process
   std::chrono::seconds trial{10};   // of a backend whose library was replaced, until the old one goes
 };
 

@@ -73,6 +73,7 @@ int Refuse(const std::string& message) {
 ParsedOptions ParseOptions(int argc, char** argv) {
   Options options;
   long reconcile_seconds = options.reconcile_interval.count();
+  long pause_milliseconds = options.longest_pause.count();
   long trial_seconds = options.trial.count();
   long verify_seconds = options.verify_interval.count();
   CLI::App app("Tranche node host: serves vendor backends as Kubernetes DRA drivers", "tranched");
@@ -91,6 +92,8 @@ ParsedOptions ParseOptions(int argc, char** argv) {
                  "the kubelet's registration directory [KUBELET-ROOT/plugins_registry | DIR/plugins_registry]")->type_name("DIR");
   app.add_option("--runtime-directory", options.runtime_directory, "admin socket and backends' lock files [/run/tranche | DIR/run]")->type_name("DIR");
   app.add_option("--runner", options.runner, "program that hosts a backend with isolation: process [tranche-runner beside this program]")->type_name("FILE");
+  app.add_option("--longest-restart-pause", pause_milliseconds, "milliseconds between two starts of a backend's process that keeps ending, at most [30000]")
+      ->check(CLI::Range(1, 3600000));
   app.add_option("--replacement-trial", trial_seconds, "seconds that a backend's new library is tried before the old one goes [10]")
       ->check(CLI::Range(1, 3600));
   app.add_option("--log-level", options.log_level, "debug | info | warning | error [info]");
@@ -123,6 +126,7 @@ ParsedOptions ParseOptions(int argc, char** argv) {
   options.reconcile_interval = std::chrono::seconds(reconcile_seconds);
   options.verify_interval = std::chrono::seconds(verify_seconds);
   options.trial = std::chrono::seconds(trial_seconds);
+  options.longest_pause = std::chrono::milliseconds(pause_milliseconds);
   MakeAbsolute(options.runner);
   if (in_cluster) {
     ApplyClusterDefaults(options);

@@ -1,0 +1,80 @@
+// A moody backend in a process of its own, and what a test wants to know of it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "backend/loader.h"
+#include "backend/runner_backend.h"
+#include "support/process.h"
+
+namespace tranche::backend {
+
+class RunnerFixture : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::filesystem::create_directories(directory_.path() + "/backends");
+    for (const char* suffix : {".so", ".backend.json"}) {
+      std::filesystem::copy(std::filesystem::path(TRANCHE_BINARY_DIRECTORY) / "fakes" / (std::string("moody_backend") + suffix), Library(suffix));
+    }
+  }
+
+  std::string Library(const char* suffix) const { return directory_.path() + "/backends/moody_backend" + suffix; }
+  std::string MoodFile() const { return directory_.path() + "/mood"; }
+  void Feel(const std::string& mood) const {
+    std::ofstream(MoodFile() + ".part") << mood;
+    std::filesystem::rename(MoodFile() + ".part", MoodFile());
+  }
+  void FeelWell() const { std::filesystem::remove(MoodFile()); }
+
+  void Make() {
+    const auto library = Loader(directory_.path() + "/backends").Check("moody_backend");
+    ASSERT_TRUE(library.ok()) << library.status();
+    RunnerOptions runner;
+    runner.program = std::string(TRANCHE_BINARY_DIRECTORY) + "/bin/tranche-runner";
+    runner.copies_directory = directory_.path() + "/copies";
+    runner.first_back_off = std::chrono::milliseconds(20);
+    runner.last_back_off = std::chrono::milliseconds(200);
+    runner.hang_grace = std::chrono::milliseconds(100);
+    runner.kill_patience = std::chrono::milliseconds(300);
+    auto backend = CreateRunnerBackend(*library, {.name = "moody", .config = R"({"moodFile": ")" + MoodFile() + R"("})", .runtime_directory = directory_.path() + "/run"},
+                                       runner, {.devices_changed = {}, .share_lost = {}, .health = {}, .availability = [this](const absl::Status& status) {
+                                                  const std::lock_guard lock(mutex_);
+                                                  availability_.push_back(status);
+                                                }});
+    ASSERT_TRUE(backend.ok()) << backend.status();
+    backend_ = *std::move(backend);
+  }
+
+  static PrepareItem Item(const std::string& claim) {
+    PrepareItem item;
+    item.key = {claim, "gpu", "gpu.example.com", "node", "dev", "share-" + claim};
+    item.physical = "moody-0";
+    item.consumed["memory"] = *Quantity::Parse("10Gi");
+    return item;
+  }
+  PrepareOutcome Prepare(const std::string& claim, std::chrono::milliseconds time = std::chrono::seconds(10)) const {
+    return backend_->Prepare({Item(claim)}, DeadlineIn(time)).at(0);
+  }
+  bool Serves() const {
+    return test::Eventually([&] { return backend_->Availability().ok(); });
+  }
+  int Pid() const { return backend_->Process()->pid; }
+  std::vector<absl::Status> Availabilities() {
+    const std::lock_guard lock(mutex_);
+    return availability_;
+  }
+
+  test::TemporaryDirectory directory_;
+  std::mutex mutex_;
+  std::vector<absl::Status> availability_;
+  std::shared_ptr<Backend> backend_;  // ends before what its events use
+};
+
+}  // namespace tranche::backend
