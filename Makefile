@@ -9,7 +9,7 @@ export CCACHE_NOHASHDIR := 1
 CLUSTER_TARGETS := $(shell sed -n 's/^programs=(\(.*\))$$/\1/p' deploy/image/build) vnic_tc null_backend
 DEMO_TARGETS := tranched tranchectl vnic_tc vnic-attach tranche-demo
 
-.PHONY: help setup demo test unit test-conformance test-asan test-tsan fuzz bench cluster-up cluster-demo cluster-down test-cluster soak format lint check-includes clean
+.PHONY: help setup demo test unit test-conformance abi test-asan test-tsan fuzz bench cluster-up cluster-demo cluster-down test-cluster soak format lint check-includes clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -36,6 +36,10 @@ unit: build/dev/build.ninja ## the fast tests only
 test-conformance: build/dev/build.ninja ## the conformance kit over every backend, both examples and every faulty one (needs root)
 	@cmake --build --preset dev -j $(JOBS) --target conform_test
 	@build/dev/test/conform_test
+
+abi: ## compare the ABI's headers with every released minor
+	@tools/setup
+	@tools/abi_gate
 
 test-asan: build/asan/build.ninja ## every test under AddressSanitizer and UndefinedBehaviorSanitizer
 	@cmake --build --preset asan -j $(JOBS)

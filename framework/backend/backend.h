@@ -83,6 +83,7 @@ class Backend {
   // What the kernel or hardware has now, orphans of ours included.
   virtual absl::StatusOr<std::vector<AppliedShare>> ListPrepared(Deadline deadline) = 0;
   virtual CallTimes PrepareTimes() const { return {}; }  // since it was created
+  virtual std::map<std::string, std::int64_t> Metrics() const { return {}; }  // what it recorded with record_metric: the last values
   // Not OK while calls are refused (Unavailable) because its process ended or hangs: what is known of its devices is of before.
   virtual absl::Status Availability() const { return absl::OkStatus(); }
   virtual std::optional<ProcessStatus> Process() const { return std::nullopt; }  // nullopt: in this process

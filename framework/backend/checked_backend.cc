@@ -1,3 +1,4 @@
+#include <atomic>
 #include <map>
 #include <set>
 #include <utility>
@@ -98,6 +99,7 @@ class CheckedBackend : public Backend {
     return outcomes;
   }
 
+  std::map<std::string, std::int64_t> Metrics() const override { return instance_->Metrics(); }
   CallTimes PrepareTimes() const override { return instance_->PrepareTimes(); }
   absl::Status Availability() const override { return Annotate(instance_->Availability(), absl::StrCat("backend ", name_)); }
   std::optional<ProcessStatus> Process() const override { return instance_->Process(); }
@@ -126,6 +128,7 @@ class CheckedBackend : public Backend {
       }
       shares.push_back(*std::move(share));
     }
+    Sweep(deadline);
     return shares;
   }
 
@@ -143,6 +146,18 @@ class CheckedBackend : public Backend {
   }
 
  private:
+  // Takes away what has no key. Its failure is no failure of the list: the next one tries again.
+  void Sweep(Deadline deadline) {
+    if (!sweeps_) return;
+    CallRecord record(deadline, limits_);
+    const absl::Status status = Call(Function::kSweep, "sweep", "", record);
+    if (absl::IsUnimplemented(status)) {
+      sweeps_ = false;
+    } else if (!status.ok()) {
+      LogWarning("a backend could not take away what it had left", {{"backend", name_}, {"why", std::string(status.message())}});
+    }
+  }
+
   std::string Where(std::string_view function) const { return absl::StrCat("backend ", name_, ", ", std::string(function)); }
   std::string Where(std::string_view function, const ShareKey& key) const { return absl::StrCat(Where(function), ", ", Describe(key)); }
 
@@ -170,6 +185,7 @@ class CheckedBackend : public Backend {
     outcome.share = *share->second;
   }
 
+  std::atomic<bool> sweeps_ = true;  // until it says that it cannot
   const std::string name_;
   const PayloadLimits limits_;
   const std::unique_ptr<Instance> instance_;

@@ -100,6 +100,7 @@ class InProcessInstance : public Instance {
     return status;
   }
 
+  std::map<std::string, std::int64_t> Metrics() const override { return services_.Metrics(); }
   CallTimes PrepareTimes() const override { return {prepare_calls_, std::chrono::microseconds(prepare_time_)}; }
 
  private:
@@ -116,6 +117,7 @@ class InProcessInstance : public Instance {
       case Function::kRecover: return table.recover == nullptr ? missing() : table.recover(instance_, call, Borrow(argument));
       case Function::kReleaseHandles: return table.release_handles == nullptr ? missing() : table.release_handles(instance_, call);
       case Function::kSelfTest: return table.self_test == nullptr ? missing() : table.self_test(instance_, call);
+      case Function::kSweep: return table.sweep == nullptr ? missing() : table.sweep(instance_, call);
       case Function::kCreate: break;  // once, by Create
     }
     return missing();

@@ -2,6 +2,8 @@
 // requests, judging answers (checked_backend.cc).
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,6 +23,7 @@ class Instance {
   // Unimplemented for what the library does not have. Messages do not name the backend or the function: the caller adds both.
   virtual absl::Status Call(runner::Function function, const std::string& argument, CallRecord& record) = 0;
   virtual CallTimes PrepareTimes() const = 0;
+  virtual std::map<std::string, std::int64_t> Metrics() const = 0;
   virtual absl::Status Availability() const { return absl::OkStatus(); }
   virtual std::optional<ProcessStatus> Process() const { return std::nullopt; }
 };

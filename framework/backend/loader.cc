@@ -245,6 +245,7 @@ std::vector<std::string> ProvidedFunctions(const tranche_backend_api& table) {
   if (table.recover != nullptr) names.emplace_back("recover");
   if (table.release_handles != nullptr) names.emplace_back("release_handles");
   if (table.self_test != nullptr) names.emplace_back("self_test");
+  if (table.sweep != nullptr) names.emplace_back("sweep");
   return names;
 }
 
@@ -314,7 +315,7 @@ absl::StatusOr<std::vector<std::string>> Loader::List() const {
   return names;
 }
 
-Inspection Inspect(const std::string& path) {
+Inspection Inspect(const std::string& path, InspectDepth depth) {
   Inspection inspection;
   const std::filesystem::path file(path);
   std::string directory = file.parent_path().string();
@@ -328,6 +329,11 @@ Inspection Inspect(const std::string& path) {
   absl::StatusOr<Candidate> candidate = FindCandidate(directory, name, inspection);
   if (!candidate.ok()) {
     inspection.status = candidate.status();
+    return inspection;
+  }
+  if (depth == InspectDepth::kFile) {
+    inspection.status = CheckSymbols(*candidate);
+    if (inspection.status.ok()) inspection.passed.emplace_back(Stage::kSymbols, absl::StrCat("exports ", TRANCHE_BACKEND_ENTRY));
     return inspection;
   }
   absl::StatusOr<std::shared_ptr<LoadedLibrary>> library = OpenCandidate(*candidate, inspection);

@@ -82,7 +82,7 @@ class Loader {
   std::map<std::pair<dev_t, ino_t>, std::string> files_;  // by identity: the name that loaded it
 };
 
-// What an operator wants to know about one library. Opens it, so its constructors run.
+// What an operator wants to know about one library.
 struct Inspection {
   absl::Status status;                            // why it would be refused
   std::vector<std::pair<Stage, std::string>> passed;  // what each passed stage found
@@ -90,7 +90,9 @@ struct Inspection {
   std::shared_ptr<const LoadedLibrary> library;   // set exactly when status is OK
   std::vector<std::string> functions;             // provided functions of the table
 };
-// `path` is a library or its manifest.
-Inspection Inspect(const std::string& path);
+// kFile stops before dlopen: nothing of the library runs. kLoad opens it, so its constructors run.
+enum class InspectDepth { kFile, kLoad };
+// `path` is a library or its manifest. With kFile `library` stays empty.
+Inspection Inspect(const std::string& path, InspectDepth depth = InspectDepth::kLoad);
 
 }  // namespace tranche::backend

@@ -87,6 +87,7 @@ class RunnerInstance : public Instance {
     return Fill(*std::move(done), record);
   }
 
+  std::map<std::string, std::int64_t> Metrics() const override { return services_.Metrics(); }
   CallTimes PrepareTimes() const override { return {prepare_calls_, std::chrono::microseconds(prepare_time_)}; }
   absl::Status Availability() const override { return link_.Availability(); }
   std::optional<ProcessStatus> Process() const override {
@@ -242,6 +243,12 @@ class RunnerInstance : public Instance {
       }
       case FrameType::kHealth: services_.OnHealth(frame.payload); return absl::OkStatus();
       case FrameType::kDevicesChanged: services_.OnDevicesChanged(); return absl::OkStatus();
+      case FrameType::kMetric: {
+        const std::optional<runner::Metric> metric = runner::DecodeMetric(frame.payload);
+        if (!metric.has_value()) return Broken("an unreadable metric");
+        services_.OnMetric(metric->name, metric->value);
+        return absl::OkStatus();
+      }
       case FrameType::kShareLost: services_.OnShareLost(frame.payload); return absl::OkStatus();
       default: return Broken("a frame that only the host sends");
     }

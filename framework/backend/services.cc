@@ -12,6 +12,8 @@
 namespace tranche::backend {
 namespace {
 
+constexpr std::size_t kMaxMetrics = 64, kMaxMetricName = 64;
+
 bool IsText(tranche_str text) { return text.data != nullptr || text.size == 0; }
 std::string_view View(tranche_str text) {
   return text.data == nullptr ? std::string_view() : std::string_view(text.data, static_cast<std::size_t>(text.size));
@@ -76,6 +78,7 @@ Services::Services(std::string backend_name, Events events, PayloadLimits limits
   table_.add_device = &AddDevice;
   table_.add_share = &AddShare;
   table_.add_result = &AddResult;
+  table_.record_metric = &RecordMetric;
 }
 
 void Services::Complain(std::string_view what) const {
@@ -105,6 +108,24 @@ void Services::OnShareLost(std::string_view key_json) const {
   absl::StatusOr<ShareKey> key = ReadKey(key_json);
   if (!key.ok()) return Complain(absl::StrCat("share_lost: ", std::string(key.status().message())));
   if (events_.share_lost) events_.share_lost(*key);
+}
+
+void Services::OnMetric(std::string_view name, std::int64_t value) const {
+  const bool valid = !name.empty() && name.size() <= kMaxMetricName && name.front() >= 'a' && name.front() <= 'z' &&
+                     name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string_view::npos;
+  if (!valid) return Complain("record_metric: a name must match [a-z][a-z0-9_]{0,63}");
+  const std::lock_guard lock(metrics_mutex_);
+  const auto found = metrics_.find(std::string(name));
+  if (found != metrics_.end()) {
+    found->second = value;
+  } else if (metrics_.size() < kMaxMetrics) {
+    metrics_.emplace(name, value);
+  }
+}
+
+std::map<std::string, std::int64_t> Services::Metrics() const {
+  const std::lock_guard lock(metrics_mutex_);
+  return metrics_;
 }
 
 void Services::OnAvailability(const absl::Status& status) const {
@@ -145,6 +166,15 @@ void Services::ShareLost(void* host, tranche_str text) noexcept {
     const auto& self = *static_cast<const Services*>(host);
     if (!IsText(text) || text.size > self.limits_.device_bytes) return self.Complain("share_lost got an invalid or oversized string");
     self.OnShareLost(View(text));
+  } catch (...) {
+  }
+}
+
+void Services::RecordMetric(void* host, tranche_str name, std::int64_t value) noexcept {
+  try {
+    const auto& self = *static_cast<const Services*>(host);
+    if (!IsText(name)) return self.Complain("record_metric got a null string with a length");
+    self.OnMetric(View(name), value);
   } catch (...) {
   }
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -62,6 +63,8 @@ class Services {
   void OnHealth(std::string_view json) const;
   void OnDevicesChanged() const;
   void OnShareLost(std::string_view key_json) const;
+  void OnMetric(std::string_view name, std::int64_t value) const;
+  std::map<std::string, std::int64_t> Metrics() const;
   void OnAvailability(const absl::Status& status) const;
   // Fails the call because the library does not have the function.
   static tranche_code Unimplemented(tranche_call* call) noexcept;
@@ -79,12 +82,16 @@ class Services {
   static void AddShare(tranche_call* call, tranche_str text) noexcept;
   static void AddResult(tranche_call* call, tranche_str key, tranche_code code, tranche_str message) noexcept;
 
+  static void RecordMetric(void* host, tranche_str name, std::int64_t value) noexcept;
+
   void Complain(std::string_view what) const;
 
   const std::string name_;
   const Events events_;
   const PayloadLimits limits_;
   tranche_host_api table_{};
+  mutable std::mutex metrics_mutex_;
+  mutable std::map<std::string, std::int64_t> metrics_;
 };
 
 }  // namespace tranche::backend

@@ -1,5 +1,10 @@
 #include "ctl/check.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <system_error>
@@ -99,6 +104,15 @@ void PrintInspection(const backend::Inspection& inspection) {
   std::cout << "\n";
 }
 
+int PrintInspection(const std::string& path, const backend::Inspection& inspection, Format format) {
+  if (format == Format::kJson) {
+    PrintJson(EncodeInspection(path, inspection));
+  } else {
+    PrintInspection(inspection);
+  }
+  return inspection.status.ok() ? kSuccess : kFailure;
+}
+
 }  // namespace
 
 int CheckConfiguration(const std::string& path, const std::string& backend_directory, Format format) {
@@ -118,14 +132,20 @@ int CheckConfiguration(const std::string& path, const std::string& backend_direc
   return kSuccess;
 }
 
-int InspectBackend(const std::string& path, Format format) {
-  const backend::Inspection inspection = backend::Inspect(path);
-  if (format == Format::kJson) {
-    PrintJson(EncodeInspection(path, inspection));
-  } else {
-    PrintInspection(inspection);
+int InspectBackend(const std::string& path, bool load, Format format) {
+  if (!load) return PrintInspection(path, backend::Inspect(path, backend::InspectDepth::kFile), format);
+  const pid_t child = ::fork();
+  if (child < 0) return Fail(absl::ResourceExhaustedError("no process can be started"));
+  if (child == 0) {
+    const int result = PrintInspection(path, backend::Inspect(path), format);
+    std::cout.flush();
+    ::_exit(result);
   }
-  return inspection.status.ok() ? kSuccess : kFailure;
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFEXITED(status)) return WEXITSTATUS(status);
+  return Fail(absl::FailedPreconditionError(Cat(path, " ended the process that opened it: ", ::strsignal(WTERMSIG(status)), "; examine it with tranche-conform")));
 }
 
 }  // namespace tranche::ctl

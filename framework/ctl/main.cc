@@ -7,6 +7,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "ctl/backend_new.h"
+#include "ctl/backend_run.h"
 #include "ctl/check.h"
 #include "ctl/install.h"
 #include "ctl/local_commands.h"
@@ -26,6 +28,7 @@ struct Request {
   Filter filter;
   ProveOptions prove;
   RenderOptions render;
+  RunOptions run;
   std::string file, backend, backend_directory, claim, claim_uid, netns;
   bool all = false;
   std::vector<std::string> files, claims;
@@ -73,9 +76,20 @@ void AddFiles(CLI::App& app, Request& request) {
       ->check(CLI::ExistingDirectory);
   check->callback([&request] { request.command = [&request] { return CheckConfiguration(request.file, request.backend_directory, request.format); }; });
   CLI::App* backend = app.add_subcommand("backend", "backend libraries")->require_subcommand(1);
-  CLI::App* inspect = backend->add_subcommand("inspect", "what the loader finds in a library (its constructors run)");
+  CLI::App* inspect = backend->add_subcommand("inspect", "what manifest, file and symbols of a library say; nothing of it runs");
   inspect->add_option("file", request.file, "library or manifest")->required();
-  inspect->callback([&request] { request.command = [&request] { return InspectBackend(request.file, request.format); }; });
+  inspect->add_flag("--load", request.all, "open it as well, in a child process");
+  inspect->callback([&request] { request.command = [&request] { return InspectBackend(request.file, request.all, request.format); }; });
+  CLI::App* make = backend->add_subcommand("new", "start a backend of your own: a complete example under another name");
+  make->add_option("name", request.backend, "[a-z][a-z0-9_]*")->required();
+  make->add_option("directory", request.file, "where to; must not exist or be empty")->required();
+  make->callback([&request] { request.command = [&request] { return NewBackend(request.backend, request.file, request.format); }; });
+  CLI::App* run = backend->add_subcommand("run", "try a library: local mode around it, one claim of every mode from allocation to release");
+  run->add_option("file", request.run.library, "library or manifest")->required();
+  run->add_option("--config", request.run.config, "JSON file with the backend's configuration [{}]")->type_name("FILE");
+  run->add_option("--keep", request.run.directory, "directory of local mode, kept afterwards [a temporary one]")->type_name("DIR");
+  run->add_flag("--in-process", request.run.in_process, "in the host's process instead of one of its own");
+  run->callback([&request] { request.command = [&request] { return RunBackend(request.run, request.format); }; });
 }
 
 void AddDeployment(CLI::App& app, Request& request) {

@@ -334,7 +334,8 @@ std::vector<BackendStatus> BackendPool::Statuses() const {
                          .problem = entry.problem,
                          .retry_at = std::nullopt,
                          .devices = entry.devices,
-                         .prepare = entry.created.instance == nullptr ? backend::CallTimes{} : entry.created.instance->PrepareTimes()};
+                         .prepare = entry.created.instance == nullptr ? backend::CallTimes{} : entry.created.instance->PrepareTimes(),
+                         .metrics = entry.created.instance == nullptr ? std::map<std::string, std::int64_t>{} : entry.created.instance->Metrics()};
     if (entry.created.instance != nullptr) {
       status.process = entry.created.instance->Process();
       status.available = entry.created.instance->Availability();

@@ -45,6 +45,7 @@ struct BackendStatus {
   std::optional<WallTime> retry_at;
   std::vector<PhysicalDevice> devices;  // of its last discovery
   backend::CallTimes prepare;
+  std::map<std::string, std::int64_t> metrics = {};  // what the backend recorded itself
 };
 
 class BackendPool {

@@ -67,6 +67,7 @@ json::array EncodeBackends(const std::vector<BackendStatus>& backends) {
                                  {"devices", backend.devices.size()},
                                  {"prepareCalls", backend.prepare.calls},
                                  {"prepareMicroseconds", backend.prepare.total.count()},
+                                 {"metrics", json::object(backend.metrics.begin(), backend.metrics.end())},
                                  {"problem", ErrorOrNull(backend.problem)},
                                  {"retryAt", TimeOrNull(backend.retry_at)}});
   }

@@ -61,8 +61,8 @@ class Runner {
 
   std::uint32_t Provided() const {
     std::uint32_t bits = 0x1f;  // create to list_prepared are required
-    const std::array<bool, 5> optional = {api_.verify != nullptr, api_.check_health != nullptr, api_.recover != nullptr,
-                                          api_.release_handles != nullptr, api_.self_test != nullptr};
+    const std::array<bool, 6> optional = {api_.verify != nullptr, api_.check_health != nullptr, api_.recover != nullptr,
+                                          api_.release_handles != nullptr, api_.self_test != nullptr, api_.sweep != nullptr};
     for (std::size_t index = 0; index < optional.size(); ++index) bits |= optional[index] ? 1u << (index + 5) : 0u;
     return bits;
   }
@@ -187,6 +187,7 @@ class Runner {
       case Function::kRecover: return api_.recover == nullptr ? Missing(state) : api_.recover(instance_, handle, argument);
       case Function::kReleaseHandles: return api_.release_handles == nullptr ? Missing(state) : api_.release_handles(instance_, handle);
       case Function::kSelfTest: return api_.self_test == nullptr ? Missing(state) : api_.self_test(instance_, handle);
+      case Function::kSweep: return api_.sweep == nullptr ? Missing(state) : api_.sweep(instance_, handle);
     }
     return Missing(state);
   }

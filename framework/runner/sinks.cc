@@ -56,6 +56,7 @@ Sinks::Sinks(Limits limits, std::function<void(FrameType, std::string)> send) : 
   table_.add_device = &AddDevice;
   table_.add_share = &AddShare;
   table_.add_result = &AddResult;
+  table_.record_metric = &RecordMetric;
 }
 
 // A text that is no text or too long is reported as a log line of the host's own.
@@ -94,6 +95,15 @@ void Sinks::DevicesChanged(void* host) noexcept {
 void Sinks::ShareLost(void* host, tranche_str key) noexcept {
   try {
     static_cast<const Sinks*>(host)->SendText(FrameType::kShareLost, "share_lost", key);
+  } catch (...) {
+  }
+}
+
+void Sinks::RecordMetric(void* host, tranche_str name, std::int64_t value) noexcept {
+  try {
+    const auto& self = *static_cast<const Sinks*>(host);
+    if (!IsText(name) || name.size > self.limits_.device_bytes) return self.SendText(FrameType::kLog, "record_metric", name);
+    self.send_(FrameType::kMetric, Encode(Metric{Copy(name, name.size), value}));
   } catch (...) {
   }
 }

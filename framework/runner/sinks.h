@@ -50,6 +50,7 @@ class Sinks {
   static void AddDevice(tranche_call* call, tranche_str text) noexcept;
   static void AddShare(tranche_call* call, tranche_str text) noexcept;
   static void AddResult(tranche_call* call, tranche_str key, tranche_code code, tranche_str message) noexcept;
+  static void RecordMetric(void* host, tranche_str name, std::int64_t value) noexcept;
   void SendText(FrameType type, const char* what, tranche_str text) const;
 
   const Limits limits_;

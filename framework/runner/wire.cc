@@ -84,7 +84,7 @@ std::optional<Value> IfWhole(const Reader& reader, Value value) {
 
 bool IsType(std::uint16_t type) {
   return (type >= static_cast<std::uint16_t>(FrameType::kStart) && type <= static_cast<std::uint16_t>(FrameType::kStop)) ||
-         (type >= static_cast<std::uint16_t>(FrameType::kStarted) && type <= static_cast<std::uint16_t>(FrameType::kShareLost));
+         (type >= static_cast<std::uint16_t>(FrameType::kStarted) && type <= static_cast<std::uint16_t>(FrameType::kMetric));
 }
 
 }  // namespace
@@ -183,6 +183,16 @@ std::optional<Done> DecodeDone(std::string_view payload) {
 }
 
 std::string Encode(const Log& log) { return Writer().Put(log.level).Put(log.text).Take(); }
+
+std::string Encode(const Metric& metric) { return Writer().Put(metric.value).Put(metric.name).Take(); }
+
+std::optional<Metric> DecodeMetric(std::string_view payload) {
+  Reader reader(payload);
+  Metric metric;
+  metric.value = reader.Get<std::int64_t>();
+  metric.name = reader.Text();
+  return IfWhole(reader, std::move(metric));
+}
 
 std::optional<Log> DecodeLog(std::string_view payload) {
   Reader reader(payload);

@@ -3,7 +3,7 @@
 // shares, keys, verdicts) travel as they are; tranched alone parses and judges them.
 //
 //   tranched → runner   start, then call (any number at a time), cancel, stop
-//   runner → tranched   started or refused, then done for each call; log, health, devices_changed, share_lost at any time
+//   runner → tranched   started or refused, then done for each call; log, health, devices_changed, share_lost, metric at any time
 //
 // Only the C++ standard library: the runner is small because nothing else is in it.
 #pragma once
@@ -17,7 +17,7 @@
 
 namespace tranche::runner {
 
-inline constexpr std::uint16_t kProtocolVersion = 1;
+inline constexpr std::uint16_t kProtocolVersion = 2;
 inline constexpr int kSocketFd = 3;  // in the runner
 inline constexpr std::size_t kMaxCallBytes = 64 * 1024 * 1024;  // one frame to the runner
 
@@ -33,11 +33,12 @@ enum class FrameType : std::uint16_t {
   kHealth,
   kDevicesChanged,
   kShareLost,
+  kMetric,
 };
 
 // The functions of the ABI that a call names.
-enum class Function : std::uint16_t { kCreate = 0, kDiscover, kPrepare, kUnprepare, kListPrepared, kVerify, kCheckHealth, kRecover, kReleaseHandles, kSelfTest };
-inline constexpr std::uint16_t kFunctions = 10;
+enum class Function : std::uint16_t { kCreate = 0, kDiscover, kPrepare, kUnprepare, kListPrepared, kVerify, kCheckHealth, kRecover, kReleaseHandles, kSelfTest, kSweep };
+inline constexpr std::uint16_t kFunctions = 11;
 
 struct Head {
   std::uint32_t length = 0;  // of the payload
@@ -91,12 +92,18 @@ struct Log {
   std::string text;
 };
 
+struct Metric {
+  std::string name;
+  std::int64_t value = 0;
+};
+
 std::string Encode(const Start& start);
 std::string Encode(const Started& started);
 std::string Encode(const Refused& refused);
 std::string Encode(const Call& call);
 std::string Encode(const Done& done);
 std::string Encode(const Log& log);
+std::string Encode(const Metric& metric);
 // nullopt: not what the type says.
 std::optional<Start> DecodeStart(std::string_view payload);
 std::optional<Started> DecodeStarted(std::string_view payload);
@@ -104,6 +111,7 @@ std::optional<Refused> DecodeRefused(std::string_view payload);
 std::optional<Call> DecodeCall(std::string_view payload);
 std::optional<Done> DecodeDone(std::string_view payload);
 std::optional<Log> DecodeLog(std::string_view payload);
+std::optional<Metric> DecodeMetric(std::string_view payload);
 
 // A whole frame.
 std::string Frame(FrameType type, std::uint64_t call, std::string_view payload);

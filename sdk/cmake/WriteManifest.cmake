@@ -1,4 +1,4 @@
-# cmake -DNAME= -DVERSION= -DLICENSE= -DARCH= -DLIBRARY= [-DSCHEMA=] [-DCAPABILITIES=A;B] [-DSYSTEM_CALLS=a;b] -P WriteManifest.cmake
+# cmake -DNAME= -DVERSION= -DLICENSE= -DABI=1.0 -DARCH= -DLIBRARY= [-DSCHEMA=] [-DCAPABILITIES=A;B] [-DSYSTEM_CALLS=a;b] -P WriteManifest.cmake
 # Writes NAME.backend.json beside LIBRARY. Run it again after anything that changes the library (strip, sign).
 file(SHA256 ${LIBRARY} digest)
 file(CHMOD ${LIBRARY} PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
@@ -31,7 +31,7 @@ file(WRITE ${manifest}.part "{
   \"name\": \"${NAME}\",
   \"version\": \"${VERSION}\",
   \"library\": \"${file}\",
-  \"abi\": \"1.0\",
+  \"abi\": \"${ABI}\",
   \"arch\": \"${ARCH}\",
   \"sha256\": \"${digest}\",
   \"licence\": \"${LICENSE}\",${process}

@@ -89,7 +89,7 @@ void JudgeRefusals(Reporter& reporter, tranche_backend_entry entry) {
   std::string why;
   if (other.threw || small.threw) why = "the entry threw";
   if (other.table != nullptr) why = "a host of major 2 is accepted";
-  if (small.table != nullptr) why = "a host whose table has 8 bytes is accepted; compare head.struct_size with sizeof(tranche_host_api)";
+  if (small.table != nullptr) why = "a host whose table has 8 bytes is accepted; compare head.struct_size with what you need";
   Judge(reporter, "TB-017", why);
 }
 

@@ -44,6 +44,19 @@ void JudgeRelease(Reporter& reporter, Session& session, const std::vector<json::
   reporter.Pass("TB-072");
 }
 
+void JudgeSweep(Reporter& reporter, Session& session, const std::vector<json::object>& devices) {
+  if (session.table().sweep == nullptr) return reporter.NotApplicable("TB-076", "sweep is not provided");
+  const std::optional<Wanted> wanted = WantAny(devices);
+  if (!wanted.has_value() || !session.Prepare({*wanted}).Ok(wanted->text)) return;
+  for (int round = 0; round < 2; ++round) {
+    if (const Reply reply = session.Sweep(); !reply.ok()) reporter.Fail("TB-076", "sweep fails: " + FirstMessage(reply));
+  }
+  const Reply listed = session.ListPrepared();
+  if (!listed.dropped && listed.Find(wanted->text) == nullptr) reporter.Fail("TB-076", "the prepared share is not listed after sweep");
+  session.Unprepare({*wanted});
+  reporter.Pass("TB-076");
+}
+
 }  // namespace
 
 void OptionalCase(Reporter& reporter, const CaseInput& input) {
@@ -59,6 +72,7 @@ void OptionalCase(Reporter& reporter, const CaseInput& input) {
     reporter.Pass("TB-071");
   }
   JudgeRelease(reporter, session, devices);
+  JudgeSweep(reporter, session, devices);
   if (session.table().self_test == nullptr) {
     reporter.NotApplicable("TB-073", "self_test is not provided");
   } else if (const Reply reply = session.SelfTest(); !reply.ok()) {

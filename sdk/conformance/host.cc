@@ -24,6 +24,7 @@ Host::Host() {
   table_.add_device = &AddDevice;
   table_.add_share = &AddShare;
   table_.add_result = &AddResult;
+  table_.record_metric = &RecordMetric;
 }
 
 Record& Host::Open(std::string function, std::chrono::steady_clock::time_point deadline) {
@@ -121,6 +122,15 @@ void Host::ShareLost(void* host, tranche_str key) {
   std::string text;
   if (!self.Alive("share_lost") || !self.TakeText("share_lost", key, text, nullptr)) return;
   if (const std::string why = WhyInvalid("key", text); !why.empty()) self.Problem("TB-048", "share_lost: " + why);
+}
+
+void Host::RecordMetric(void* host, tranche_str name, std::int64_t) {
+  Host& self = Of(host);
+  std::string text;
+  if (!self.Alive("record_metric") || !self.TakeText("record_metric", name, text, nullptr)) return;
+  const bool valid = !text.empty() && text.size() <= 64 && text.front() >= 'a' && text.front() <= 'z' &&
+                     text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos;
+  if (!valid) self.Problem("TB-077", "record_metric got the name \"" + text + "\"");
 }
 
 tranche_code Host::Fail(tranche_call* call, tranche_code code, tranche_str message) {

@@ -61,6 +61,7 @@ class Host {
   static void ReportHealth(void* host, tranche_str text);
   static void DevicesChanged(void* host);
   static void ShareLost(void* host, tranche_str key);
+  static void RecordMetric(void* host, tranche_str name, std::int64_t value);
   static tranche_code Fail(tranche_call* call, tranche_code code, tranche_str message);
   static std::uint32_t Cancelled(tranche_call* call);
   static void AddDevice(tranche_call* call, tranche_str text);

@@ -84,13 +84,6 @@ std::int64_t AmountFor(const json::object& capacity) {
   return std::max<std::int64_t>(value / 16, 1);
 }
 
-// What is offered of it: what the backend itself needs is not.
-std::int64_t WholeOf(const json::object& capacity) {
-  const std::int64_t value = Member(capacity, "value")->to_number<std::int64_t>();
-  const json::value* overhead = Member(capacity, "overhead");
-  return overhead == nullptr ? value : value - Member(overhead->as_object(), "value")->to_number<std::int64_t>();
-}
-
 bool HasMode(const json::object& device, std::string_view mode) {
   const json::array& modes = Member(device, "modes")->as_array();
   return std::any_of(modes.begin(), modes.end(), [&](const json::value& one) { return one.as_string() == json::string_view(mode.data(), mode.size()); });
@@ -139,13 +132,14 @@ std::optional<Wanted> Want(const json::object& device, std::string_view mode) {
   wanted.mode = std::string(mode);
   wanted.key = {RandomUuid(), "conform", "conform.tranche.dev", "node", wanted.physical, mode == "share" ? RandomUuid() : ""};
   wanted.text = KeyText(wanted.key);
+  if (mode != "share") return wanted;  // the host names no amounts
   if (const json::value* capacities = Member(device, "capacities"); capacities != nullptr) {
     for (const auto& [name, value] : capacities->as_object()) {
       const json::object& capacity = value.as_object();
       const json::value* shareable = Member(capacity, "shareable");
       const bool divided = shareable != nullptr && shareable->is_bool() && shareable->get_bool();
-      if (mode == "share" && !divided) continue;
-      wanted.consumed[std::string(name)] = mode == "share" ? AmountFor(capacity) : WholeOf(capacity);
+      if (!divided) continue;
+      wanted.consumed[std::string(name)] = AmountFor(capacity);
     }
   }
   return wanted;

@@ -99,6 +99,8 @@ constexpr std::array kRules = {
     Rule{"TB-073", kOptional, "self_test returns OK.", "called", "host: preflight", "The backend is not put into service."},
     Rule{"TB-074", kOptional, "verify of an unknown key is NOT_FOUND.", "called", "host", "A vanished share is not repaired."},
     Rule{"TB-075", kOptional, "Repeated prepare and unprepare leave threads, descriptors and list as they were.", "the cycles (20)", "runner: limits", "The process degrades until it is killed."},
+    Rule{"TB-076", kOptional, "sweep is OK, may be called again, and loses no prepared share.", "called twice beside a prepared share", "host: reconcile", "A reconcile takes devices from running pods."},
+    Rule{"TB-077", kOptional, "Names given to record_metric match [a-z][a-z0-9_]{0,63}.", "read", "host: dropped", "The number is not seen."},
 };
 
 }  // namespace

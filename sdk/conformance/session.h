@@ -99,6 +99,7 @@ class Session {
   Reply Recover(const std::string& device);
   Reply ReleaseHandles();
   Reply SelfTest();
+  Reply Sweep();
 
   // Hands what the host's services noted to the reporter.
   void Flush();

@@ -98,8 +98,8 @@ TEST_F(FileTest, NoManifest) { fs::remove(manifest_), ExpectFailed("TB-001"); }
 TEST_F(FileTest, ManifestIsNoJson) { Write(manifest_, "name: faulty"), ExpectFailed("TB-001"); }
 TEST_F(FileTest, ManifestAgainstItsSchema) { EditManifest("\"arch\"", "\"architecture\""), ExpectFailed("TB-001"); }
 TEST_F(FileTest, ManifestOfAnother) { EditManifest("\"name\": \"faulty_none\"", "\"name\": \"other\""), ExpectFailed("TB-002"); }
-TEST_F(FileTest, ManifestOfTheNextMajor) { EditManifest("\"abi\": \"1.0\"", "\"abi\": \"2.0\""), ExpectFailed("TB-003"); }
-TEST_F(FileTest, ManifestNeedsANewerMinorThanTheTable) { EditManifest("\"abi\": \"1.0\"", "\"abi\": \"1.77\""), ExpectFailed("TB-003"); }
+TEST_F(FileTest, ManifestOfTheNextMajor) { EditManifest("\"abi\": \"1.1\"", "\"abi\": \"2.0\""), ExpectFailed("TB-003"); }
+TEST_F(FileTest, ManifestNeedsANewerMinorThanTheTable) { EditManifest("\"abi\": \"1.1\"", "\"abi\": \"1.77\""), ExpectFailed("TB-003"); }
 TEST_F(FileTest, ManifestOfAnotherArchitecture) { EditManifest("\"arch\": \"x86_64\"", "\"arch\": \"aarch64\""), ExpectFailed("TB-004"); }
 TEST_F(FileTest, LibraryOfAnotherBuild) { EditManifest("\"sha256\": \"", "\"sha256\": \"0000000000000000000000000000000000000000000000000000000000000000\", \"was\": \""), ExpectFailed("TB-005"); }
 TEST_F(FileTest, TextFile) { Write(library_, "#!/bin/sh\n"), Sign(), ExpectFailed("TB-006"); }
@@ -146,6 +146,7 @@ const std::map<std::string, std::string> kFaults = {
     {"unprepare_keeps", "TB-062"}, {"unprepare_once", "TB-063"}, {"unknown_fails", "TB-064"}, {"needs_state", "TB-065"}, {"forgets", "TB-029 TB-066"},
     {"no_reprepare", "TB-067"}, {"stuck_after_restart", "TB-068"}, {"races", "TB-069"}, {"health_once", "TB-070"}, {"health_order", "TB-070"},
     {"health_word", "TB-048 TB-070"}, {"recovers_anything", "TB-071"}, {"release_loses", "TB-072"}, {"self_test_fails", "TB-073"}, {"verify_unknown", "TB-074"},
+    {"sweep_loses", "TB-076"}, {"metric_name", "TB-077"},
 };
 
 // Where a call never returns, its deadline is what the case costs.
@@ -188,6 +189,16 @@ TEST(Plugins, NullBackendConforms) {
   const Answer answer = Conform(BackendDirectory() + "/null_backend.so");
   EXPECT_EQ(answer.failed, "") << answer.text;
   EXPECT_EQ(answer.exit_code, 0) << answer.text;
+}
+
+TEST(Plugins, BothExamplesConform) {
+  TemporaryDirectory directory;
+  const std::string config = directory.path() + "/config.json";
+  Write(config, R"({"memoryMiB": 4096})");
+  const Answer plain = Conform(BackendDirectory() + "/plain_c.so", {"--config", config});
+  EXPECT_EQ(plain.exit_code, 0) << plain.text;
+  const Answer accelerator = Conform(BackendDirectory() + "/fake_accelerator.so", {"--config", std::string(TRANCHE_SOURCE_DIRECTORY) + "/sdk/template/config.json"});
+  EXPECT_EQ(accelerator.exit_code, 0) << accelerator.text;
 }
 
 TEST(Plugins, VnicTcConforms) {

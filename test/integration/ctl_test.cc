@@ -172,13 +172,18 @@ TEST_F(CtlTest, ADamagedStoreWithoutAHostIsAnErrorWithItsReason) {
 }
 
 TEST_F(CtlTest, BackendInspectShowsTheStages) {
-  const json::value accepted = Json({"backend", "inspect", BackendDirectory() + "/null_backend.so"});
+  const json::value accepted = Json({"backend", "inspect", "--load", BackendDirectory() + "/null_backend.so"});
   EXPECT_TRUE(accepted.at("accepted").as_bool());
   EXPECT_FALSE(accepted.at("functions").as_array().empty());
-  const RunResult table = node_.Ctl({"backend", "inspect", BackendDirectory() + "/null_backend.so"});
+  const RunResult table = node_.Ctl({"backend", "inspect", "--load", BackendDirectory() + "/null_backend.so"});
   for (const char* stage : {"manifest", "file", "symbols", "dlopen", "entry", "table"}) EXPECT_THAT(table.output, HasSubstr(stage));
   const std::string text = WriteFile("text.so", "not a library");
   EXPECT_FALSE(Json({"backend", "inspect", text}, 1).at("accepted").as_bool());
+  // Without --load nothing of the library runs.
+  const RunResult files = node_.Ctl({"backend", "inspect", BackendDirectory() + "/null_backend.so"});
+  EXPECT_EQ(files.exit_code, 0);
+  EXPECT_THAT(files.output, HasSubstr("symbols"));
+  EXPECT_THAT(files.output, testing::Not(HasSubstr("dlopen")));
 }
 
 TEST_F(CtlTest, OneClaimThroughEveryView) {

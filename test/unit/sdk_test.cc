@@ -152,10 +152,13 @@ TEST(Sdk, TableTellsWhatTheClassProvides) {
 TEST(Sdk, EntryDeclinesAnotherMajorAndASmallerHost) {
   using Thunks = sdk::detail::Thunks<Complete>;
   const auto full = static_cast<std::uint32_t>(sizeof(tranche_host_api));
-  const tranche_head other{full, 2, 0}, small{full - 8, 1, 0}, larger{full + 64, 1, 7};
+  const tranche_head other{full, 2, 0}, larger{full + 64, 1, 7};
+  const auto first = static_cast<std::uint32_t>(offsetof(tranche_host_api, add_result) + sizeof(void*));  // all of 1.0
+  const tranche_head small{first - 8, 1, 0}, oldest{first, 1, 0};
   EXPECT_EQ(Thunks::Entry(nullptr), nullptr);
   EXPECT_EQ(Thunks::Entry(&other), nullptr);
   EXPECT_EQ(Thunks::Entry(&small), nullptr);
+  EXPECT_NE(Thunks::Entry(&oldest), nullptr);
   EXPECT_NE(Thunks::Entry(&larger), nullptr);
 }
 

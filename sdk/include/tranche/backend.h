@@ -33,7 +33,7 @@ extern "C" {
 #endif
 
 #define TRANCHE_ABI_MAJOR 1
-#define TRANCHE_ABI_MINOR 0 /* newest minor that this header knows */
+#define TRANCHE_ABI_MINOR 1 /* newest minor that this header knows; docs/abi-changelog.md */
 
 /* The lowest minor you need; later members disappear below it. */
 #ifndef TRANCHE_TARGET_MINOR
@@ -122,6 +122,12 @@ typedef struct tranche_host_api {
   /* Since 1.0. Outcome for one key of prepare or unprepare. A key without add_result counts as INTERNAL. For prepare, TRANCHE_OK
    * needs an add_share for the same key in the same call. */
   void (*add_result)(tranche_call *call, tranche_str key_json, tranche_code code, tranche_str message);
+#if TRANCHE_TARGET_MINOR >= 1
+  /* Since 1.1. Sets one number that operators can watch: counters and gauges that only the backend knows. `name` is [a-z][a-z0-9_]{0,63} with its
+   * unit last (xid_errors_total, board_temperature_celsius); the host keeps the last value of at most 64 names per instance. Any thread. A backend that
+   * also runs on 1.0 compares host->head.struct_size first. */
+  void (*record_metric)(void *host, tranche_str name, int64_t value);
+#endif
 } tranche_host_api;
 
 /* Functions of the backend. */
@@ -142,7 +148,7 @@ typedef struct tranche_backend_api {
   /* Required, since 1.0. Pushes every physical device with add_device. A failure leaves what the host knew before, as unknown. */
   tranche_code (*discover)(tranche_instance *instance, tranche_call *call);
   /* Required, since 1.0. `list_json` is {"schemaVersion": 1, "shares": [{key, physical, mode, consumed, state, configuration, policyVersion, claim}]}
-   * (sdk/schema/prepare.schema.json). Applies each, reads it back, then add_share and add_result per key. Idempotent by key: a key that is
+   * (sdk/schema/prepare.schema.json); `consumed` is empty unless mode is "share". Applies each, reads it back, then add_share and add_result per key. Idempotent by key: a key that is
    * applied already is brought to what is asked and reported again. One key's failure does not fail the others and leaves nothing of
    * it behind. The code returned is for the call as a whole (TRANCHE_OK when every key has its own result). */
   tranche_code (*prepare)(tranche_instance *instance, tranche_call *call, tranche_str list_json);
@@ -162,6 +168,11 @@ typedef struct tranche_backend_api {
   tranche_code (*release_handles)(tranche_instance *instance, tranche_call *call);
   /* Optional, since 1.0. For the conformance kit and preflight. */
   tranche_code (*self_test)(tranche_instance *instance, tranche_call *call);
+#if TRANCHE_TARGET_MINOR >= 1
+  /* Optional, since 1.1. Takes away what is of this backend and can be named by no key: halves that a crash left. Prepared shares stay. The host calls
+   * it after every list_prepared that it compares with its store, so list_prepared itself need not change anything. Idempotent. */
+  tranche_code (*sweep)(tranche_instance *instance, tranche_call *call);
+#endif
 } tranche_backend_api;
 
 /* The one export. `host` is the head of the host's table; return NULL when this host cannot be served. The table is constant and lives as
@@ -190,6 +201,10 @@ TRANCHE_ASSERT_LAYOUT(tranche_host_api, cancelled, 64);
 TRANCHE_ASSERT_LAYOUT(tranche_host_api, add_device, 72);
 TRANCHE_ASSERT_LAYOUT(tranche_host_api, add_share, 80);
 TRANCHE_ASSERT_LAYOUT(tranche_host_api, add_result, 88);
+#if TRANCHE_TARGET_MINOR >= 1
+TRANCHE_ASSERT_LAYOUT(tranche_host_api, record_metric, 96);
+TRANCHE_ASSERT_LAYOUT(tranche_backend_api, sweep, 120);
+#endif
 TRANCHE_ASSERT_LAYOUT(tranche_backend_api, magic, 8);
 TRANCHE_ASSERT_LAYOUT(tranche_backend_api, flags, 12);
 TRANCHE_ASSERT_LAYOUT(tranche_backend_api, name, 16);

@@ -17,7 +17,7 @@
 //   TRANCHE_BACKEND(Example)
 //
 // Required are Discover, Prepare or PrepareOne, Unprepare or UnprepareOne, ListPrepared. Optional, found by their signature:
-// Verify, CheckHealth(Call&), Recover(Call&, std::string_view device), ReleaseHandles(Call&), SelfTest(Call&), and
+// Verify, CheckHealth(Call&), Recover(Call&, std::string_view device), ReleaseHandles(Call&), SelfTest(Call&), with TRANCHE_TARGET_MINOR 1 or more Sweep(Call&), and
 // `static constexpr bool kConcurrent = true`. The list forms `void Prepare(Call&, const std::vector<PrepareRequest>&)` and
 // `void Unprepare(Call&, const std::vector<ShareRef>&)` report through call.AddShare and call.AddResult themselves.
 //
@@ -28,6 +28,7 @@
 
 #include <chrono>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <ctime>
@@ -469,6 +470,14 @@ class Host {
   void ReportHealth(const Health& health) const { api_->report_health(api_->host, detail::Borrow(json::serialize(ToJson(health)))); }
   void DevicesChanged() const { api_->devices_changed(api_->host); }
   void ShareLost(const Key& key) const { api_->share_lost(api_->host, detail::Borrow(json::serialize(ToJson(key)))); }
+#if TRANCHE_TARGET_MINOR >= 1
+  // False where the host is too old to keep numbers.
+  bool RecordMetric(std::string_view name, std::int64_t value) const {
+    if (api_->head.struct_size < offsetof(tranche_host_api, record_metric) + sizeof(void*)) return false;
+    api_->record_metric(api_->host, detail::Borrow(name), value);
+    return true;
+  }
+#endif
   const tranche_host_api* api() const { return api_; }
 
  private:
@@ -521,6 +530,8 @@ template <class T>
 concept ReleasesHandles = requires(T& t, Call& call) { t.ReleaseHandles(call); };
 template <class T>
 concept SelfTests = requires(T& t, Call& call) { t.SelfTest(call); };
+template <class T>
+concept Sweeps = requires(T& t, Call& call) { t.Sweep(call); };
 template <class T>
 concept Backend = std::constructible_from<T, Host, const json::object&, const std::string&> &&
     (PreparesOne<T> || PreparesList<T>) && (UnpreparesOne<T> || UnpreparesList<T>) && requires(T& t, Call& call) {
@@ -667,8 +678,16 @@ struct Thunks {
     });
   }
 
+#if TRANCHE_TARGET_MINOR >= 1
+  static tranche_code Sweep(tranche_instance* instance, tranche_call* raw) noexcept {
+    return Run(instance, raw, [&](Call& call) {
+      if constexpr (Sweeps<T>) Object(instance).Sweep(call);
+    });
+  }
+#endif
+
   static constexpr tranche_backend_api kTable = {
-      {static_cast<std::uint32_t>(sizeof(tranche_backend_api)), TRANCHE_ABI_MAJOR, TRANCHE_ABI_MINOR},
+      {static_cast<std::uint32_t>(sizeof(tranche_backend_api)), TRANCHE_ABI_MAJOR, TRANCHE_TARGET_MINOR},
       TRANCHE_BACKEND_MAGIC,
       Flags<T>(),
       T::kName,
@@ -684,11 +703,14 @@ struct Thunks {
       Recovers<T> ? &Recover : nullptr,
       ReleasesHandles<T> ? &ReleaseHandles : nullptr,
       SelfTests<T> ? &SelfTest : nullptr,
+#if TRANCHE_TARGET_MINOR >= 1
+      Sweeps<T> ? &Sweep : nullptr,
+#endif
   };
 
-  // Every host service of the targeted minor must be there.
+  // Every host service of 1.0 must be there; what came later is looked for when it is used.
   static const tranche_backend_api* Entry(const tranche_head* host) noexcept {
-    if (host == nullptr || host->major != TRANCHE_ABI_MAJOR || host->struct_size < sizeof(tranche_host_api)) return nullptr;
+    if (host == nullptr || host->major != TRANCHE_ABI_MAJOR || host->struct_size < offsetof(tranche_host_api, add_result) + sizeof(void*)) return nullptr;
     return &kTable;
   }
 };

@@ -173,6 +173,6 @@ extern "C" TRANCHE_EXPORT const tranche_backend_api* tranche_backend_v1(const tr
   if (faulty::Is("declines")) return nullptr;
   if (faulty::Is("entry_throws")) throw 1;
   if (faulty::Is("entry_crashes")) *faulty::nowhere = 1;
-  if (!faulty::Is("accepts_any_host") && (host->major != TRANCHE_ABI_MAJOR || host->struct_size < sizeof(tranche_host_api))) return nullptr;
+  if (!faulty::Is("accepts_any_host") && (host->major != TRANCHE_ABI_MAJOR || host->struct_size < offsetof(tranche_host_api, add_result) + sizeof(void*))) return nullptr;
   return &tables[faulty::Is("table_moves") ? calls++ % 2 : 0];
 }

@@ -146,7 +146,7 @@ sdk::Share Good::Verify(sdk::Call&, const sdk::ShareRef& reference) {
     Refuse(Is("verify_unknown") ? TRANCHE_INTERNAL : TRANCHE_NOT_FOUND, "nothing is prepared for claim " + reference.key.claim_uid);
   }
   sdk::Share share = Load(path);
-  if (Is("verify_differs")) share.limits.front().in_force += 1;
+  if (Is("verify_differs") && !share.limits.empty()) share.limits.front().in_force += 1;
   return share;
 }
 
@@ -175,6 +175,14 @@ void Good::ReleaseHandles(sdk::Call&) {
 void Good::SelfTest(sdk::Call&) {
   if (Is("self_test_fails")) Refuse(TRANCHE_FAILED_PRECONDITION, "the memory test failed");
 }
+
+#if TRANCHE_ABI_MINOR >= 1
+void Good::Sweep(sdk::Call&) {
+  host_.RecordMetric(Is("metric_name") ? "Boards, in use" : "boards", 2);
+  if (!Is("sweep_loses")) return;
+  for (const auto& entry : std::filesystem::directory_iterator(directory_)) std::filesystem::remove(entry.path());
+}
+#endif
 
 void Good::Store(const sdk::Share& share) const {
   const std::string path = Path(share.key);

@@ -40,6 +40,9 @@ class Good {
   void Recover(sdk::Call& call, std::string_view device);
   void ReleaseHandles(sdk::Call& call);
   void SelfTest(sdk::Call& call);
+#if TRANCHE_ABI_MINOR >= 1
+  void Sweep(sdk::Call& call);
+#endif
 
  private:
   sdk::Share PrepareOne(sdk::Call& call, const sdk::PrepareRequest& request);

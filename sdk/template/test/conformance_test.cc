@@ -1,0 +1,3 @@
+#include <tranche/conformance.h>
+
+TRANCHE_CONFORMANCE_TEST(FakeAccelerator, BACKEND, BACKEND_CONFIG)
