@@ -112,11 +112,11 @@ func TestHostIsInstalledAndPublishes(t *testing.T) {
 	}
 }
 
-// withinLimit measures up to three times: the lower bound once, because other work may take the machine for a moment, the upper one always.
+// withinLimit measures up to three times: the lower bound must hold for all flows of one measurement, because other work may take the machine for a
+// moment; the upper one holds always.
 func withinLimit(t *testing.T, c *harness.Cluster, flows ...harness.Flow) {
 	t.Helper()
-	best := make([]float64, len(flows))
-	for attempt := 0; attempt < 3; attempt++ {
+	for range 3 {
 		enough := true
 		for i, rate := range c.Carry(3*time.Second, flows...) {
 			percent := rate / float64(flows[i].Share.Requested) * 100
@@ -124,14 +124,13 @@ func withinLimit(t *testing.T, c *harness.Cluster, flows ...harness.Flow) {
 			if percent > 101.5 {
 				t.Errorf("pod %s, %s: %.2f %% of its limit", flows[i].Pod, flows[i].Direction, percent)
 			}
-			best[i] = max(best[i], percent)
-			enough = enough && best[i] >= 98
+			enough = enough && percent >= 98
 		}
 		if enough {
 			return
 		}
 	}
-	t.Errorf("below 98 %% of the limit in three measurements: %v", best)
+	t.Errorf("%d flows, %s: not all of them reached 98 %% of their limits in any of three measurements", len(flows), flows[0].Direction)
 }
 
 func TestTwoPodsShareOneInterfaceAndAThirdWaits(t *testing.T) {
