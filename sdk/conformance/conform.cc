@@ -59,7 +59,9 @@ class Examination {
     } else if (ending.killed) {
       report_.Fail("TB-039", ending.Describe());
     } else {
-      report_.Fail(WIFSIGNALED(ending.status) ? on_crash : "TB-031", ending.Describe());
+      // A sanitizer reports the crash and exits.
+      const bool crashed = WIFSIGNALED(ending.status) || ending.output.find("Sanitizer") != std::string::npos;
+      report_.Fail(crashed ? on_crash : "TB-031", ending.Describe());
     }
     const std::string_view silent = "TB-035";
     // The last words of a process that dies are part of its crash.
