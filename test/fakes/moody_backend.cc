@@ -131,7 +131,7 @@ void Suffer(const Mood& mood, tranche_call* call, const tranche_host_api* host) 
   if (kind == "thread") std::thread([] { std::this_thread::sleep_for(std::chrono::hours(1)); }).detach();
   if (kind == "garbage") WriteToHost(std::string(4096, '\x5a'));
   if (kind == "oversize") {
-    const std::uint32_t head[] = {100u * 1024 * 1024, 18u | 1u << 16, 2, 0};  // an answer of 100 MiB
+    const std::uint32_t head[] = {100u * 1024 * 1024, 18u | 2u << 16, 2, 0};  // an answer of 100 MiB, in version 2 of the protocol
     WriteToHost(std::string(reinterpret_cast<const char*>(head), sizeof head) + std::string(1024 * 1024, 'x'));
   }
   if (kind == "huge") {
