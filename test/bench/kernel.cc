@@ -36,7 +36,7 @@ absl::StatusOr<std::shared_ptr<backend::Backend>> LoadBackend(backend::Loader& l
   options.name = "uplink";
   options.config = BackendConfiguration();
   options.runtime_directory = directory + "/alone";
-  return backend::CreateBackend(*library, options, {[] {}, [](const ShareKey&) {}, [](const std::string&) {}});
+  return backend::CreateBackend(*library, options, {[] {}, [](const ShareKey&) {}, [](const std::string&) {}, [](const absl::Status&) {}});
 }
 
 absl::Status ToStatus(const vnic::Status& status) { return status.ok() ? absl::OkStatus() : absl::InternalError(status.failure().message); }
