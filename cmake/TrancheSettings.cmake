@@ -22,6 +22,10 @@ if(TRANCHE_MOLD)
   add_link_options(-fuse-ld=mold)
 endif()
 
+# What is shipped keeps only what is called: what a program maps is most of its memory.
+add_compile_options($<$<CONFIG:RelWithDebInfo>:-ffunction-sections> $<$<CONFIG:RelWithDebInfo>:-fdata-sections>)
+add_link_options($<$<CONFIG:RelWithDebInfo>:-Wl,--gc-sections>)
+
 # Warnings for our own code only: generated and third-party headers are SYSTEM.
 add_library(tranche_warnings INTERFACE)
 target_compile_options(tranche_warnings INTERFACE -Wall -Wextra -Wpedantic -Wconversion -Wshadow

@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "model/json.h"
 
 namespace tranche::admin {
@@ -114,12 +115,6 @@ json::value EncodeShareView(const store::ClaimRow& claim, const store::ShareRow&
 }
 
 namespace {
-
-bool IsUtf8(const std::string& text) {
-  boost::system::error_code error;
-  json::parse(json::serialize(json::value(text)), error);  // the parser refuses what is no UTF-8, the serializer passes it on
-  return !error;
-}
 
 // What a disk may have done to a row: SQLite has no checksum, so this finds what no host writes. "" when nothing is wrong.
 std::string DamageOf(const AuditRecord& record) {

@@ -7,6 +7,7 @@
 
 #include "backend/schema.h"
 #include "base/status.h"
+#include "base/utf8.h"
 #include "model/json.h"
 
 namespace tranche::backend {
@@ -42,22 +43,6 @@ json::value WriteItem(const PrepareItem& item) {
 }
 
 std::string WriteList(json::array shares) { return ToJsonText(json::object{{"schemaVersion", 1}, {"shares", std::move(shares)}}); }
-
-// The length of the UTF-8 sequence at `position`, 0 when it is not one.
-std::size_t SequenceLength(std::string_view text, std::size_t position) {
-  const auto byte = [&](std::size_t offset) -> unsigned {
-    return position + offset < text.size() ? static_cast<unsigned char>(text[position + offset]) : 0u;
-  };
-  const unsigned lead = byte(0);
-  const std::size_t length = lead < 0x80 ? 1 : (lead >= 0xc2 && lead < 0xe0) ? 2 : (lead >= 0xe0 && lead < 0xf0) ? 3 : (lead >= 0xf0 && lead < 0xf5) ? 4 : 0;
-  for (std::size_t offset = 1; offset < length; ++offset) {
-    if ((byte(offset) & 0xc0) != 0x80) return 0;
-  }
-  const unsigned second = byte(1);
-  const bool overlong = (lead == 0xe0 && second < 0xa0) || (lead == 0xf0 && second < 0x90);
-  const bool outside = (lead == 0xed && second >= 0xa0) || (lead == 0xf4 && second >= 0x90);
-  return overlong || outside ? 0 : length;
-}
 
 }  // namespace
 
@@ -114,7 +99,7 @@ absl::StatusOr<std::string> WriteCreate(const std::string& config, const std::st
 std::string CleanText(std::string_view text) {
   std::string clean;
   for (std::size_t position = 0; position < text.size();) {
-    const std::size_t length = SequenceLength(text, position);
+    const std::size_t length = SequenceLength(text.substr(position));
     if (clean.size() + length > kMaxMessageBytes) break;
     const unsigned char byte = static_cast<unsigned char>(text[position]);
     if (length == 0 || byte < 0x20 || byte == 0x7f) {

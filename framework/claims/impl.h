@@ -128,6 +128,7 @@ class Claims::Impl {
                                                                Deadline deadline);
 
   // prepare.cc
+  void PlanAll(std::vector<Preparation>& preparations, const inventory::Snapshot& snapshot, Deadline deadline);
   absl::Status Plan(Preparation& preparation, const inventory::Snapshot& snapshot, Deadline deadline);
   absl::Status FinishUnprepare(Preparation& preparation, Deadline deadline);
   absl::Status PlanAgain(Preparation& preparation, const Claim& claim);

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <atomic>
+#include <thread>
 #include <utility>
 
 #include "base/fault.h"
@@ -12,6 +14,7 @@ namespace tranche::claims {
 namespace {
 
 constexpr auto kTimeToUndo = std::chrono::seconds(10);
+constexpr std::size_t kParallelPlans = 8;
 
 capacity::Grant GrantOf(const store::ShareRow& row) {
   return {row.key, row.backend, row.physical, row.mode, row.admin_access, row.consumed, row.counters};
@@ -101,13 +104,11 @@ PrepareAnswers Claims::Impl::Prepare(const std::string& driver, const std::vecto
     preparation.claim.claim_uid = uid;
     preparation.claim.namespace_name = reference.namespace_name;
     preparation.claim.name = reference.name;
-    if (locks.contains(uid)) {
-      preparation.status = Plan(preparation, *snapshot, deadline);
-      continue;
-    }
+    if (locks.contains(uid)) continue;
     preparation.quiet = true;
     preparation.status = absl::AbortedError(Cat("claim ", uid, ": another call for it is still at work; retry"));
   }
+  PlanAll(preparations, *snapshot, deadline);
   Grant(preparations, *snapshot);
   Apply(preparations, deadline);
   WriteFiles(preparations);
@@ -122,6 +123,20 @@ PrepareAnswers Claims::Impl::Prepare(const std::string& driver, const std::vecto
                     status.ok() ? absl::StatusOr<std::vector<PreparedDevice>>(Answer(preparation.shares)) : absl::StatusOr<std::vector<PreparedDevice>>(status));
   }
   return answers;
+}
+
+// A pod's claims come in one call: they are read side by side, as the time goes into waiting for the API server.
+void Claims::Impl::PlanAll(std::vector<Preparation>& preparations, const inventory::Snapshot& snapshot, Deadline deadline) {
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < preparations.size(); i = next++) {
+      if (preparations[i].status.ok()) preparations[i].status = Plan(preparations[i], snapshot, deadline);
+    }
+  };
+  std::vector<std::jthread> helpers;  // joined at the end, also when one could not be started
+  const std::size_t most = std::min(preparations.size(), kParallelPlans);
+  for (std::size_t i = 1; i < most; ++i) helpers.emplace_back(work);
+  work();
 }
 
 absl::Status Claims::Impl::Plan(Preparation& preparation, const inventory::Snapshot& snapshot, Deadline deadline) {

@@ -12,6 +12,7 @@
 #include <yaml-cpp/parser.h>
 
 #include "base/text.h"
+#include "base/utf8.h"
 
 namespace tranche::config {
 namespace json = boost::json;
@@ -43,6 +44,7 @@ class TreeBuilder : public YAML::EventHandler {
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { Refuse(mark, "aliases (*name) are not supported; write the value out"); }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& value) override {
     CheckTag(mark, tag);
+    if (!IsUtf8(value)) Refuse(mark, "a value or key is not UTF-8 text; save the file as UTF-8");
     Add(mark, anchor, {YamlNode::Kind::kScalar, mark.line + 1, value, tag != "!", {}, {}});
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {

@@ -12,6 +12,7 @@
 #include "base/ids.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "ctl/render_parts.h"
 #include "ctl/yaml_writer.h"
 

@@ -11,31 +11,12 @@
 
 #include <boost/json.hpp>
 
+#include "base/utf8.h"
+
 namespace tranche::ctl {
 namespace {
 
 namespace json = boost::json;
-
-struct CodePoint {
-  std::uint32_t value = 0;
-  std::size_t bytes = 0;
-};
-
-// The code point at the start of a non-empty text; nullopt for what is not UTF-8 (overlong forms and surrogates included).
-std::optional<CodePoint> Decode(std::string_view text) {
-  const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(text[at]); };
-  if (byte(0) < 0x80) return CodePoint{byte(0), 1};
-  const std::size_t bytes = byte(0) >= 0xF0 ? 4 : byte(0) >= 0xE0 ? 3 : 2;
-  if (byte(0) < 0xC2 || byte(0) > 0xF4 || text.size() < bytes) return std::nullopt;
-  std::uint32_t value = byte(0) & (0xFFU >> (bytes + 1));
-  for (std::size_t at = 1; at < bytes; ++at) {
-    if ((byte(at) & 0xC0U) != 0x80U) return std::nullopt;
-    value = (value << 6U) | (byte(at) & 0x3FU);
-  }
-  constexpr std::array<std::uint32_t, 5> kSmallest = {0, 0, 0x80, 0x800, 0x10000};
-  if (value < kSmallest[bytes] || value > 0x10FFFF || (value >= 0xD800 && value <= 0xDFFF)) return std::nullopt;
-  return CodePoint{value, bytes};
-}
 
 // What YAML readers refuse raw, or take for a line end.
 bool MustBeEscaped(std::uint32_t value) {
@@ -46,7 +27,7 @@ bool MustBeEscaped(std::uint32_t value) {
 std::string Quoted(std::string_view text) {
   std::string quoted = "\"";
   while (!text.empty()) {
-    const std::optional<CodePoint> point = Decode(text);
+    const std::optional<CodePoint> point = FrontCodePoint(text);
     const std::size_t bytes = point.has_value() ? point->bytes : 1;
     const std::uint32_t value = point.has_value() ? point->value : 0xFFFD;
     if (value == '"' || value == '\\') {
@@ -102,7 +83,7 @@ bool FitsLiteral(std::string_view text) {
   for (const std::string_view line : Lines(text)) {
     if (!line.empty() && line.back() == ' ') return false;
     for (std::string_view rest = line; !rest.empty();) {
-      const std::optional<CodePoint> point = Decode(rest);
+      const std::optional<CodePoint> point = FrontCodePoint(rest);
       if (!point.has_value() || MustBeEscaped(point->value)) return false;
       rest.remove_prefix(point->bytes);
     }
@@ -186,14 +167,5 @@ class Writer {
 }  // namespace
 
 std::string WriteYaml(const json::value& value) { return Writer().Document(value); }
-
-bool IsUtf8(std::string_view text) {
-  while (!text.empty()) {
-    const std::optional<CodePoint> point = Decode(text);
-    if (!point.has_value()) return false;
-    text.remove_prefix(point->bytes);
-  }
-  return true;
-}
 
 }  // namespace tranche::ctl

@@ -12,6 +12,4 @@ namespace tranche::ctl {
 // Block style, two spaces a level, members in their order; ends with a line end. Texts must be valid UTF-8.
 std::string WriteYaml(const boost::json::value& value);
 
-bool IsUtf8(std::string_view text);
-
 }  // namespace tranche::ctl

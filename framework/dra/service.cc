@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "k8s.io/kubelet/pkg/apis/dra/v1/api.grpc.pb.h"
 #include "k8s.io/kubelet/pkg/apis/dra/v1beta1/api.grpc.pb.h"
 #include "telemetry/log.h"
@@ -37,32 +38,6 @@ struct V1Beta1 {
 
 // A Kubernetes name has at most 253 characters, a UID 36; anything longer is not worth a look-up.
 constexpr std::size_t kMaxNameBytes = 253;
-
-// The length of the valid UTF-8 sequence at the start of `text`, 0 when there is none (RFC 3629: no overlong forms, no surrogates).
-std::size_t Utf8SequenceLength(std::string_view text) {
-  const auto byte = [&text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(0);
-  if (first < 0x80) return 1;
-  std::size_t length = 0;
-  unsigned char low = 0x80, high = 0xBF;
-  if (first >= 0xC2 && first <= 0xDF) {
-    length = 2;
-  } else if (first >= 0xE0 && first <= 0xEF) {
-    length = 3;
-    if (first == 0xE0) low = 0xA0;
-    if (first == 0xED) high = 0x9F;
-  } else if (first >= 0xF0 && first <= 0xF4) {
-    length = 4;
-    if (first == 0xF0) low = 0x90;
-    if (first == 0xF4) high = 0x8F;
-  }
-  if (length == 0 || text.size() < length) return 0;
-  if (byte(1) < low || byte(1) > high) return 0;
-  for (std::size_t i = 2; i < length; ++i) {
-    if (byte(i) < 0x80 || byte(i) > 0xBF) return 0;
-  }
-  return length;
-}
 
 std::string ErrorText(const absl::Status& status) {
   const std::string text = Cat(CodeName(status.code()), ": ", View(status.message()));
@@ -219,19 +194,6 @@ std::vector<std::unique_ptr<grpc::Service>> MakeDraPluginServices(const std::str
   services.push_back(std::make_unique<DraPluginService<V1>>(driver, handler, executor));
   services.push_back(std::make_unique<DraPluginService<V1Beta1>>(driver, handler, executor));
   return services;
-}
-
-std::string ToUtf8(std::string_view text, std::size_t max_bytes) {
-  constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
-  std::string result;
-  while (!text.empty()) {
-    const std::size_t length = Utf8SequenceLength(text);
-    const std::string_view piece = length == 0 ? kReplacement : text.substr(0, length);
-    if (result.size() + piece.size() > max_bytes) break;
-    result += piece;
-    text.remove_prefix(std::max<std::size_t>(length, 1));
-  }
-  return result;
 }
 
 }  // namespace tranche::dra

@@ -36,8 +36,4 @@ inline constexpr std::size_t kMaxErrorBytes = 4096;
 // Services to register with a server; `executor` must outlive the server.
 std::vector<std::unique_ptr<grpc::Service>> MakeDraPluginServices(const std::string& driver, const Handler& handler, BoundedExecutor& executor);
 
-// The text cut to `max_bytes` on a character boundary, invalid UTF-8 replaced by U+FFFD: protobuf strings must be UTF-8, and a Go client drops the
-// whole answer otherwise.
-std::string ToUtf8(std::string_view text, std::size_t max_bytes);
-
 }  // namespace tranche::dra

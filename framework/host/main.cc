@@ -51,6 +51,7 @@ int main(int argc, char** argv) {
     std::cerr << "tranched: " << host.status().message() << "\n";
     return absl::IsInvalidArgument(host.status()) ? kConfigurationError : kFailure;
   }
+  malloc_trim(0);  // what only starting needed goes back
   WaitForEnd(**host, signals);
   tranche::LogInfo("shutting down; prepared shares stay in force");
   alarm(kShutdownSeconds);

@@ -14,6 +14,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "model/json.h"
 
 namespace tranche::kube {
@@ -29,15 +30,8 @@ constexpr std::size_t kMaxMessage = 1024;  // the API takes 32 KiB; one line is 
 
 auto Address(const ShareKey& key) { return std::tie(key.driver, key.pool, key.device, key.share_id); }
 
-std::string Cut(std::string text, std::size_t most) {
-  if (text.size() <= most) return text;
-  std::size_t end = most - 3;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;  // not inside a UTF-8 sequence
-  return text.substr(0, end) + "...";
-}
-
 Condition Is(ConditionStatus status, std::string reason, std::string message) {
-  return {status, std::move(reason), Cut(std::move(message), kMaxMessage), {}};
+  return {status, std::move(reason), Shortened(message, kMaxMessage), {}};
 }
 
 std::string TextOf(const absl::Status& why) { return Cat(CodeName(why.code()), ": ", View(why.message())); }

@@ -16,6 +16,7 @@
 #include "base/ids.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "telemetry/log.h"
 
 namespace tranche::kube {
@@ -54,13 +55,6 @@ struct Bucket {
   Deadline filled{};
 };
 
-std::string Cut(std::string text, std::size_t most) {
-  if (text.size() <= most) return text;
-  std::size_t end = most - 3;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;  // not inside a UTF-8 sequence
-  return text.substr(0, end) + "...";
-}
-
 // Events about what has no namespace are kept in this one.
 std::string NamespaceOf(const Object& object) { return object.namespace_name.empty() ? "default" : object.namespace_name; }
 std::string CollectionPath(const Object& object) { return Cat("/apis/events.k8s.io/v1/namespaces/", Escape(NamespaceOf(object)), "/events"); }
@@ -79,7 +73,7 @@ json::object EncodeEvent(const News& news, const Series& series, const EventOpti
                      {"metadata", {{"name", series.name}, {"namespace", NamespaceOf(news.object)}}},
                      {"eventTime", FormatTime(series.first)},
                      {"reportingController", options.controller},
-                     {"reportingInstance", Cut(options.node_name, kMaxInstance)},
+                     {"reportingInstance", Shortened(options.node_name, kMaxInstance)},
                      {"type", news.type == EventType::kNormal ? "Normal" : "Warning"},
                      {"action", news.action},
                      {"reason", news.reason},
@@ -175,7 +169,7 @@ void EventRecorder::Impl::RecordNode(News news) {
 }
 
 void EventRecorder::Impl::Record(News news) {
-  news.note = Cut(std::move(news.note), kMaxNote);
+  news.note = Shortened(news.note, kMaxNote);
   const WallTime now = std::chrono::system_clock::now();
   const std::lock_guard lock(mutex_);
   if (stopping_) return;

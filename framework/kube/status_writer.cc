@@ -204,7 +204,8 @@ void StatusWriter::Impl::OnClaim(const claims::ClaimEvent& event) {
     return;
   }
   TakeHealth(*wish.devices);
-  Want(id, entry, std::move(wish), std::chrono::milliseconds(0));
+  const bool can_wait = event.change == ClaimChange::kPrepared;
+  Want(id, entry, std::move(wish), can_wait ? options_.prepared_delay : std::chrono::milliseconds(0));
 }
 
 void StatusWriter::Impl::Want(const ClaimId& id, Entry& entry, Wish wish, std::chrono::milliseconds delay) {
@@ -223,7 +224,11 @@ void StatusWriter::Impl::Want(const ClaimId& id, Entry& entry, Wish wish, std::c
   } else {
     entry.wishes.push_back(std::move(wish));
   }
-  if (!entry.is_busy) Enqueue(id, entry, std::max(DeadlineIn(delay), entry.failures > 0 && entry.due.has_value() ? *entry.due : Deadline{}));
+  if (entry.is_busy) return;
+  Deadline due = DeadlineIn(delay);
+  if (entry.due.has_value() && entry.failures > 0) due = std::max(due, *entry.due);
+  if (entry.due.has_value() && entry.failures == 0 && !is_removal && waiting > 0) due = std::min(due, *entry.due);  // repeated news put nothing off
+  Enqueue(id, entry, due);
 }
 
 bool StatusWriter::Impl::IsUpToDate(const Entry& entry, const Wish& wish) const {

@@ -15,6 +15,7 @@
 #include "base/ids.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "model/json.h"
 
 namespace tranche::local {
@@ -72,13 +73,15 @@ json::value ScalarToJson(const YAML::Node& node) {
   return json::value(text);
 }
 
+constexpr std::string_view kNotUtf8 = "a value or key is not UTF-8 text; save the file as UTF-8";
+
 class Converter {
  public:
   absl::StatusOr<json::value> Convert(const YAML::Node& node, int depth) {
     if (depth > kMaxDepth) return Error(node, Cat("nested deeper than ", kMaxDepth, " levels"));
     if (++nodes_ > kMaxNodes) return Error(node, Cat("more than ", kMaxNodes, " values"));
     switch (node.Type()) {
-      case YAML::NodeType::Scalar: return ScalarToJson(node);
+      case YAML::NodeType::Scalar: return IsUtf8(node.Scalar()) ? absl::StatusOr<json::value>(ScalarToJson(node)) : Error(node, kNotUtf8);
       case YAML::NodeType::Sequence: return ConvertSequence(node, depth);
       case YAML::NodeType::Map: return ConvertMap(node, depth);
       case YAML::NodeType::Null:
@@ -106,6 +109,7 @@ class Converter {
     for (const auto& entry : node) {
       if (!entry.first.IsScalar()) return Error(node, "a key must be a plain text");
       const std::string& key = entry.first.Scalar();
+      if (!IsUtf8(key)) return Error(entry.first, kNotUtf8);
       if (object.contains(key)) return Error(entry.first, Cat("key \"", key, "\" appears twice"));
       TRANCHE_ASSIGN_OR_RETURN(json::value value, Convert(entry.second, depth + 1));
       object.emplace(key, std::move(value));

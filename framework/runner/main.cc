@@ -124,6 +124,9 @@ class Runner {
 
   // Prepared shares stay in force. tranched waits only so long for the backend's threads.
   [[noreturn]] void Stop() {
+    {
+      const std::lock_guard lock(calls_mutex_);  // what the last call wrote is seen by destroy, not only by way of the socket
+    }
     try {
       if (instance_ != nullptr) api_.destroy(instance_);
     } catch (...) {

@@ -5,6 +5,7 @@
 
 #include "base/ids.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "slices/planner.h"
 
 namespace tranche::slices {
@@ -12,7 +13,6 @@ namespace {
 
 constexpr std::size_t kMaxIdentifier = 32;
 constexpr std::size_t kMaxText = 64;
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";   // U+FFFD
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 bool IsAlphanumeric(char c) { return IsDigit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
@@ -24,24 +24,6 @@ std::string ToIdentifier(std::string_view text) {
   if (identifier.size() <= kMaxIdentifier) return identifier;
   const std::string digest = Sha256Hex(text).substr(0, 6);   // two long names stay two names
   return Cat(identifier.substr(0, kMaxIdentifier - digest.size() - 1), "_", digest);
-}
-
-// Length of the UTF-8 sequence at the front; 0: not UTF-8 (overlong forms and surrogates included).
-std::size_t SequenceLength(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
-  const auto follows = [&](std::size_t i) { return (byte(i) & 0xC0U) == 0x80U; };
-  const unsigned first = byte(0);
-  if (first < 0x80) return 1;
-  if (first >= 0xC2 && first <= 0xDF) return follows(1) ? 2 : 0;
-  if (first >= 0xE0 && first <= 0xEF) {
-    const bool bad = (first == 0xE0 && byte(1) < 0xA0) || (first == 0xED && byte(1) > 0x9F);
-    return follows(1) && follows(2) && !bad ? 3 : 0;
-  }
-  if (first >= 0xF0 && first <= 0xF4) {
-    const bool bad = (first == 0xF0 && byte(1) < 0x90) || (first == 0xF4 && byte(1) > 0x8F);
-    return follows(1) && follows(2) && follows(3) && !bad ? 4 : 0;
-  }
-  return 0;
 }
 
 // ---- Versions.
@@ -106,17 +88,7 @@ std::optional<std::string> RepairAttributeName(std::string_view text) {
   return ToIdentifier(text);
 }
 
-std::string RepairText(std::string_view text) {
-  std::string repaired;
-  while (!text.empty()) {
-    const std::size_t length = SequenceLength(text);
-    const std::string_view piece = length == 0 ? kReplacement : text.substr(0, length);
-    if (repaired.size() + piece.size() > kMaxText) break;
-    repaired += piece;
-    text.remove_prefix(std::max<std::size_t>(length, 1));
-  }
-  return repaired;
-}
+std::string RepairText(std::string_view text) { return ToUtf8(text, kMaxText); }
 
 std::optional<std::string> RepairVersion(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);

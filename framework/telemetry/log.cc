@@ -12,26 +12,11 @@
 #include <spdlog/sinks/stdout_sinks.h>
 
 #include "base/clock.h"
+#include "base/utf8.h"
 
 namespace tranche {
 
 namespace {
-// Length of the valid UTF-8 sequence at the front, 0 when there is none.
-std::size_t SequenceLength(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<std::uint8_t>(text[i]); };
-  const std::uint8_t first = byte(0);
-  const std::size_t length = first < 0x80 ? 1 : first >= 0xc2 && first < 0xe0 ? 2 : first >= 0xe0 && first < 0xf0 ? 3
-                           : first >= 0xf0 && first < 0xf5                    ? 4
-                                                                              : 0;
-  if (length == 0 || text.size() < length) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  const bool overlong = (first == 0xe0 && byte(1) < 0xa0) || (first == 0xf0 && byte(1) < 0x90);
-  const bool outside = (first == 0xed && byte(1) >= 0xa0) || (first == 0xf4 && byte(1) >= 0x90);
-  return overlong || outside ? 0 : length;
-}
-
 void AppendEscaped(std::string& out, char c) {
   switch (c) {
     case '"': out += "\\\""; return;

@@ -117,9 +117,15 @@ std::string Probe() {
   return words + " open=" + std::to_string(open);
 }
 
+// As the kernel ends it, also where a sanitizer would report first.
+void Crash() {
+  std::signal(SIGSEGV, SIG_DFL);
+  std::raise(SIGSEGV);
+}
+
 void Suffer(const Mood& mood, tranche_call* call, const tranche_host_api* host) {
   const std::string& kind = mood.kind;
-  if (kind == "segv") std::raise(SIGSEGV);
+  if (kind == "segv") Crash();
   if (kind == "abort") std::abort();
   if (kind == "exit") std::exit(3);
   if (kind == "spin") Spin();
@@ -162,7 +168,7 @@ class MoodyBackend {
     if (Has("create")) throw sdk::Error(TRANCHE_FAILED_PRECONDITION, "this version does not start");
     if (Has("later")) std::thread([] {
       std::this_thread::sleep_for(std::chrono::milliseconds(1500));
-      std::raise(SIGSEGV);
+      Crash();
     }).detach();
   }
 
@@ -235,7 +241,7 @@ class MoodyBackend {
     const Mood mood = ReadMood();
     if (mood.kind != "crash" || mood.number != step) return;
     fs::remove(g_file);
-    std::raise(SIGSEGV);
+    Crash();
   }
 
   fs::path Path(const sdk::Key& key, const char* suffix) const { return fs::path(directory_) / (key.claim_uid + "-" + key.request + suffix); }

@@ -42,6 +42,7 @@ class ClaimStatusOnApiServer : public ::testing::TestWithParam<std::string> {
     ASSERT_TRUE(client.ok()) << client.status();
     client_ = *std::move(client);
     StatusWriterOptions options;
+    options.prepared_delay = 0ms;
     options.removal_delay = 1ms;
     writer_ = std::make_unique<StatusWriter>(*client_, options);
   }

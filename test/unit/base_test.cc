@@ -23,6 +23,7 @@
 #include "base/ids.h"
 #include "base/quantity.h"
 #include "base/status.h"
+#include "base/utf8.h"
 
 namespace tranche {
 namespace {
@@ -345,6 +346,31 @@ TEST(StatusTest, AnnotatesAndClassifies) {
   EXPECT_TRUE(IsRetryable(absl::UnavailableError("")));
   EXPECT_FALSE(IsRetryable(absl::InvalidArgumentError("")));
   EXPECT_EQ(CodeName(absl::StatusCode::kResourceExhausted), "RESOURCE_EXHAUSTED");
+}
+
+TEST(Utf8Test, IsRfc3629) {
+  for (const char* good : {"", "a", "ü", "\u20ac", "\xF0\x9F\x98\x80", "\xF4\x8F\xBF\xBF"}) EXPECT_TRUE(IsUtf8(good));
+  for (const char* bad :
+       {"\x80", "\xC0\x80", "\xE0\x80\x80", "\xED\xA0\x80", "\xF0\x80\x80\x80", "\xF4\x90\x80\x80", "\xF8", "\xC3", "\xE2\x82", "a\xFF"}) {
+    EXPECT_FALSE(IsUtf8(bad)) << bad;
+  }
+  EXPECT_EQ(FrontCodePoint("\u20acx")->value, 0x20ACU);
+  EXPECT_FALSE(FrontCodePoint("").has_value());
+}
+
+TEST(Utf8Test, ReplacesWhatIsNotUtf8AndCutsOnACharacter) {
+  EXPECT_EQ(ToUtf8("plain \xC3\xA9", 100), "plain \xC3\xA9");
+  EXPECT_EQ(ToUtf8("a\xC0\x80z", 100), "a\xEF\xBF\xBD\xEF\xBF\xBDz");        // overlong
+  EXPECT_EQ(ToUtf8("\xED\xA0\x80", 100).size(), 9U);                           // a surrogate
+  EXPECT_EQ(ToUtf8("\xF0\x9F\x98\x80\xF0\x9F", 100), "\xF0\x9F\x98\x80\xEF\xBF\xBD\xEF\xBF\xBD");
+  EXPECT_EQ(ToUtf8("ab\xC3\xA9", 3), "ab");
+}
+
+TEST(Utf8Test, ShortenedTextsEndWithDots) {
+  EXPECT_EQ(Shortened("abcdef", 6), "abcdef");
+  EXPECT_EQ(Shortened("abcdefg", 6), "abc...");
+  EXPECT_EQ(Shortened("ab\xC3\xA9xyz", 6), "ab...");
+  EXPECT_EQ(Shortened("abc\xFF\xFF", 6), "abc...");
 }
 
 }  // namespace

@@ -63,6 +63,7 @@ class StatusWriterTest : public ::testing::Test {
  protected:
   static StatusWriterOptions Fast() {
     StatusWriterOptions options;
+    options.prepared_delay = milliseconds(0);
     options.removal_delay = milliseconds(1);
     options.first_retry = milliseconds(2);
     options.last_retry = milliseconds(8);
@@ -259,6 +260,22 @@ TEST_F(StatusWriterTest, ASlowServerHoldsNobodyAndSeesFourCallsAtMost) {
   ASSERT_TRUE(writer_->WaitUntilWritten(Soon()));
   EXPECT_LE(server_.most_in_flight, 4);
   EXPECT_EQ(server_.patches, 40);
+}
+
+TEST_F(StatusWriterTest, APreparedShareWaitsForAMomentAndBadNewsDoesNot) {
+  StatusWriterOptions options = Fast();
+  options.prepared_delay = std::chrono::hours(1);
+  writer_.emplace(server_, options);
+  PutClaim("u1");
+  PutClaim("u2");
+  writer_->OnClaim(MakeEvent(ClaimChange::kPrepared, "u1"));
+  writer_->OnClaim(MakeEvent(ClaimChange::kReleased, "u1"));   // nothing was written, nothing is to go
+  Tell(MakeEvent(ClaimChange::kRefused, "u2", 50'000'000, absl::ResourceExhaustedError("full")));
+  EXPECT_EQ(server_.patches, 1);
+  EXPECT_THAT(Devices("u1"), IsEmpty());
+  writer_->OnClaim(MakeEvent(ClaimChange::kPrepared, "u1"));
+  Tell(MakeEvent(ClaimChange::kDrifted, "u1", 1, absl::NotFoundError("gone")));
+  EXPECT_THAT(Devices("u1"), SizeIs(1));
 }
 
 TEST_F(StatusWriterTest, ThereIsRoomForSoManyClaims) {

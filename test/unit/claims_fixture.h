@@ -154,6 +154,7 @@ class FakeBackend final : public backend::Backend {
 class FakeReader final : public ClaimReader {
  public:
   absl::StatusOr<Claim> ReadClaim(const ClaimReference& reference, Deadline) override {
+    if (on_read) on_read();
     const std::lock_guard lock(mutex_);
     if (!error.ok()) return error;
     const auto found = claims.find(reference.uid);
@@ -166,6 +167,7 @@ class FakeReader final : public ClaimReader {
   }
   std::map<std::string, Claim> claims;  // by the UID that is asked for
   absl::Status error;
+  std::function<void()> on_read;        // set before the calls
 
  private:
   std::mutex mutex_;

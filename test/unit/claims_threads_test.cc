@@ -63,5 +63,26 @@ TEST(ClaimsThreadsTest, CallsForTheSameClaimsTakeTurns) {
   node.ExpectNothingLeft();
 }
 
+// The kubelet sends all claims of a pod in one call.
+TEST(ClaimsThreadsTest, ClaimsOfOneCallAreReadSideBySide) {
+  Node node(1);
+  constexpr int kClaims = 3;
+  std::vector<ClaimReference> references;
+  for (int i = 0; i < kClaims; ++i) {
+    const std::string uid = "uid-" + std::to_string(i);
+    node.reader.Put(uid, MakeClaim(uid, "100M"));
+    references.push_back({"team-a", "claim-" + uid, uid});
+  }
+  std::atomic<int> reading = 0, alone = 0;
+  node.reader.on_read = [&] {
+    ++reading;
+    const Deadline deadline = Node::Soon();
+    while (reading < kClaims && !Passed(deadline)) std::this_thread::yield();
+    if (reading < kClaims) ++alone;
+  };
+  for (const auto& [uid, answer] : node.claims->Prepare(kDriver, references, Node::Soon())) EXPECT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(alone, 0);
+}
+
 }  // namespace
 }  // namespace tranche::claims

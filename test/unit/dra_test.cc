@@ -533,14 +533,6 @@ TEST(SocketPathTest, LongNamesFallDownTheLadder) {
   EXPECT_NE(*RegistrationSocketPath(registry, std::string(62, 'd') + "a", uid), *RegistrationSocketPath(registry, std::string(62, 'd') + "b", uid));
 }
 
-TEST(ToUtf8Test, ReplacesWhatIsNotUtf8AndCutsOnACharacter) {
-  EXPECT_EQ(ToUtf8("plain \xC3\xA9", 100), "plain \xC3\xA9");
-  EXPECT_EQ(ToUtf8("a\xC0\x80z", 100), "a\xEF\xBF\xBD\xEF\xBF\xBDz");        // overlong
-  EXPECT_EQ(ToUtf8("\xED\xA0\x80", 100).size(), 9U);                           // a surrogate
-  EXPECT_EQ(ToUtf8("\xF0\x9F\x98\x80\xF0\x9F", 100), "\xF0\x9F\x98\x80\xEF\xBF\xBD\xEF\xBF\xBD");
-  EXPECT_EQ(ToUtf8("ab\xC3\xA9", 3), "ab");
-}
-
 TEST(BoundedExecutorTest, RunsWhatItAcceptedBeforeItEnds) {
   std::atomic<int> ran{0};
   int accepted = 0;

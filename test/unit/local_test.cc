@@ -347,6 +347,9 @@ TEST(ManifestTest, NothingExhaustsTheParser) {
     bomb += "]\n";
   }
   EXPECT_FALSE(YamlToJson(bomb).ok());
+  for (const char* text : {"a: \xFF", "\xC0\x80: a"}) {
+    EXPECT_THAT(std::string(YamlToJson(text).status().message()), HasSubstr("not UTF-8")) << text;
+  }
 }
 
 TEST(ManifestTest, ScalarsAreTypedAsKubernetesReadsThem) {

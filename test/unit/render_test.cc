@@ -469,12 +469,5 @@ TEST(YamlWriter, GivesEveryTextBackAsText) {
   EXPECT_EQ(node["nested"][1][1].as<std::string>(), "b");
 }
 
-TEST(YamlWriter, KnowsUtf8) {
-  for (const char* good : {"", "a", "ü", "\u20ac", "\xF0\x9F\x98\x80", "\xF4\x8F\xBF\xBF"}) EXPECT_TRUE(IsUtf8(good));
-  for (const char* bad :
-       {"\x80", "\xC0\x80", "\xE0\x80\x80", "\xED\xA0\x80", "\xF0\x80\x80\x80", "\xF4\x90\x80\x80", "\xF8", "\xC3", "\xE2\x82", "a\xFF"})
-    EXPECT_FALSE(IsUtf8(bad)) << bad;
-}
-
 }  // namespace
 }  // namespace tranche::ctl
