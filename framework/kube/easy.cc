@@ -218,6 +218,12 @@ void Easy::Prepare(Transfer& transfer) {
   curl_easy_setopt(handle_, CURLOPT_PRIVATE, &transfer);
 }
 
+namespace {
+// libcurl counts whole milliseconds from its own start and may end a call a moment before our clock says so.
+constexpr std::chrono::milliseconds kClockSlack{10};
+std::chrono::steady_clock::duration Elapsed(const Transfer& transfer) { return std::chrono::steady_clock::now() - transfer.begun; }
+}  // namespace
+
 bool Easy::WasSent() const {
   long bytes = 0;
   return curl_easy_getinfo(handle_, CURLINFO_REQUEST_SIZE, &bytes) == CURLE_OK && bytes > 0;
@@ -241,7 +247,8 @@ void Easy::Conclude(Transfer& transfer, CURLcode code) const {
     answer.outcome = Outcome::kTooLarge;
   } else if (code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CERTPROBLEM || code == CURLE_SSL_CACERT_BADFILE) {
     answer.outcome = Outcome::kUntrusted;
-  } else if (code == CURLE_OPERATION_TIMEDOUT && std::chrono::steady_clock::now() - transfer.begun >= transfer.request.timeout) {
+  } else if (code == CURLE_OPERATION_TIMEDOUT && (WasSent() || Elapsed(transfer) + kClockSlack >= transfer.request.timeout)) {
+    // Not the bound on connecting alone, which is over for what was sent.
     answer.outcome = Outcome::kTimedOut;
   } else {
     answer.outcome = WasSent() ? Outcome::kBroken : Outcome::kNotSent;
