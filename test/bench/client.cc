@@ -10,8 +10,6 @@ namespace {
 
 namespace v1 = k8s::io::kubelet::pkg::apis::dra::v1;
 
-constexpr auto kCallTime = std::chrono::seconds(120);  // a drain of hundreds on a slow machine included
-
 class EmptyService final : public v1::DRAPlugin::CallbackService {
   grpc::ServerUnaryReactor* NodePrepareResources(grpc::CallbackServerContext* context, const v1::NodePrepareResourcesRequest*,
                                                  v1::NodePrepareResourcesResponse*) override {
@@ -47,10 +45,12 @@ absl::Status Check(const grpc::Status& status, const Response& response, const s
 }  // namespace
 
 struct Client::Impl {
+  std::chrono::milliseconds call_time;
   std::unique_ptr<v1::DRAPlugin::Stub> stub;
 };
 
-Client::Client(const std::string& socket) : impl_(std::make_unique<Impl>()) {
+Client::Client(const std::string& socket, std::chrono::milliseconds call_time) : impl_(std::make_unique<Impl>()) {
+  impl_->call_time = call_time;
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
@@ -60,7 +60,7 @@ Client::~Client() = default;
 
 absl::Status Client::Prepare(const std::vector<ClaimReference>& claims) const {
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kCallTime);
+  context.set_deadline(std::chrono::system_clock::now() + impl_->call_time);
   v1::NodePrepareResourcesResponse response;
   const grpc::Status status = impl_->stub->NodePrepareResources(&context, MakeRequest<v1::NodePrepareResourcesRequest>(claims), &response);
   return Check(status, response, claims);
@@ -68,7 +68,7 @@ absl::Status Client::Prepare(const std::vector<ClaimReference>& claims) const {
 
 absl::Status Client::Unprepare(const std::vector<ClaimReference>& claims) const {
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kCallTime);
+  context.set_deadline(std::chrono::system_clock::now() + impl_->call_time);
   v1::NodeUnprepareResourcesResponse response;
   const grpc::Status status =
       impl_->stub->NodeUnprepareResources(&context, MakeRequest<v1::NodeUnprepareResourcesRequest>(claims), &response);

@@ -14,9 +14,11 @@
 
 namespace tranche::bench {
 
+inline constexpr std::chrono::seconds kCallTime{120};  // a drain of hundreds on a slow machine included
+
 class Client {
  public:
-  explicit Client(const std::string& socket);
+  explicit Client(const std::string& socket, std::chrono::milliseconds call_time = kCallTime);
   ~Client();
   // Ok only when the call succeeded and no claim of it has an error.
   absl::Status Prepare(const std::vector<ClaimReference>& claims) const;

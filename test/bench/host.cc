@@ -61,7 +61,7 @@ absl::Status AddSample(std::vector<Microseconds>& samples, const std::function<a
 
 // Each prepare right after one of each floor: what disturbs the machine disturbs them alike.
 absl::Status MeasureInTurn(const Node& node, const Client& client, Floor& floor, int claims, std::vector<Measurement>& report) {
-  TRANCHE_ASSIGN_OR_RETURN(const std::vector<ClaimReference> references, node.WriteClaims("turn", claims));
+  TRANCHE_ASSIGN_OR_RETURN(const std::vector<ClaimReference> references, node.WriteClaims("turn", claims, UplinkShare()));
   std::vector<Microseconds> echo, sync, commit, prepare, backend, unprepare;
   TRANCHE_ASSIGN_OR_RETURN(Microseconds before, node.BackendPrepareTime());
   for (const ClaimReference& reference : references) {
@@ -86,7 +86,8 @@ absl::Status MeasureInTurn(const Node& node, const Client& client, Floor& floor,
 double Milliseconds(Microseconds time) { return time.count() / 1000; }
 
 absl::Status MeasureInFlight(const Node& node, const Client& client, int claims, int in_flight, std::vector<Measurement>& report) {
-  TRANCHE_ASSIGN_OR_RETURN(const std::vector<ClaimReference> references, node.WriteClaims(Cat("flight-", in_flight), claims));
+  TRANCHE_ASSIGN_OR_RETURN(const std::vector<ClaimReference> references,
+                           node.WriteClaims(Cat("flight-", in_flight), claims, UplinkShare()));
   TRANCHE_ASSIGN_OR_RETURN(Load prepared, Run(client, &Client::Prepare, references, in_flight));
   TRANCHE_ASSIGN_OR_RETURN(Load unprepared, Run(client, &Client::Unprepare, references, in_flight));
   report.push_back(Series(Cat("prepare_", in_flight), std::move(prepared.samples)));
@@ -95,7 +96,7 @@ absl::Status MeasureInFlight(const Node& node, const Client& client, int claims,
 }
 
 absl::Status MeasureManyShares(const Node& node, const Client& client, const Sizes& sizes, std::vector<Measurement>& report) {
-  TRANCHE_ASSIGN_OR_RETURN(const std::vector<ClaimReference> references, node.WriteClaims("many", sizes.shares));
+  TRANCHE_ASSIGN_OR_RETURN(const std::vector<ClaimReference> references, node.WriteClaims("many", sizes.shares, UplinkShare()));
   TRANCHE_ASSIGN_OR_RETURN(Load load, Run(client, &Client::Prepare, references, 1));
   report.push_back(Series(Cat("prepare_", sizes.shares, "_shares"), std::move(load.samples)));
   report.push_back(Single(Cat("prepare_", sizes.shares, "_shares_total"), "ms", Milliseconds(load.total), sizes.shares));
@@ -118,12 +119,13 @@ absl::Status MeasureManyShares(const Node& node, const Client& client, const Siz
 }  // namespace
 
 absl::StatusOr<std::vector<Measurement>> MeasureHost(const std::string& directory, const Sizes& sizes) {
-  TRANCHE_ASSIGN_OR_RETURN(const std::unique_ptr<Node> node, Node::Start(directory + "/host"));
+  TRANCHE_ASSIGN_OR_RETURN(const std::unique_ptr<Node> node, Node::Start(directory + "/host", UplinkNode()));
   std::vector<Measurement> report = {Single("start_to_serving", "us", node->start_to_serving().count())};
   std::this_thread::sleep_for(kIdle);
   TRANCHE_ASSIGN_OR_RETURN(const double resident, node->ResidentKilobytes());
   report.push_back(Single("rss_idle", "KiB", resident));
-  const Client client(node->service_socket());
+  TRANCHE_ASSIGN_OR_RETURN(const std::string socket, node->ServiceSocket(kDriver));
+  const Client client(socket);
   TRANCHE_ASSIGN_OR_RETURN(const std::unique_ptr<Floor> floor, Floor::Make(directory));
   // The first share makes the uplink's tree, the first call the connection.
   std::vector<Measurement> warm_up;

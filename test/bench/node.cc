@@ -28,7 +28,7 @@ std::string HookDirectory() {
   return hook.substr(0, hook.rfind('/') + 1);
 }
 
-std::string HostConfiguration() {
+std::string UplinkConfiguration() {
   return Cat(
       "apiVersion: tranche.dev/v1alpha1\nkind: HostConfiguration\nbackends:\n- name: uplink\n  library: vnic_tc\n  isolation: in-process\n "
       " config: ",
@@ -38,23 +38,23 @@ std::string HostConfiguration() {
       "  classes:\n  - name: vnic-shared\n    offer: shared\n    namespaces: {allow: [bench]}\n");
 }
 
-Claim AllocatedClaim(const std::string& name, const PublishedDevice& device) {
+Claim AllocatedClaim(const std::string& name, const PublishedDevice& device, const ShareRequest& wanted) {
   Claim claim;
   claim.namespace_name = "bench";
   claim.name = name;
   claim.uid = NewUuid();
   DeviceRequest request;
-  request.name = "nic";
-  request.device_class = "vnic-shared";
-  request.capacity["bandwidth"] = ShareBandwidth();
+  request.name = "device";
+  request.device_class = wanted.device_class;
+  request.capacity[wanted.capacity] = wanted.amount;
   claim.requests.push_back(request);
   AllocationResult result;
-  result.request = "nic";
+  result.request = "device";
   result.driver = device.driver;
   result.pool = device.pool;
   result.device = device.name;
   result.share_id = NewUuid();
-  result.consumed_capacity["bandwidth"] = ShareBandwidth();
+  result.consumed_capacity[wanted.capacity] = wanted.amount;
   claim.allocation = Allocation{{result}, {}};
   claim.reserved_for.push_back({"pods", name, NewUuid()});
   return claim;
@@ -69,18 +69,23 @@ std::string BackendConfiguration() {
 
 Quantity ShareBandwidth() { return *Quantity::Parse("10M"); }
 
-absl::StatusOr<std::unique_ptr<Node>> Node::Start(const std::string& path) {
+NodeOptions UplinkNode() { return {.configuration = UplinkConfiguration()}; }
+
+ShareRequest UplinkShare() { return {kDriver, "vnic-shared", "bandwidth", ShareBandwidth()}; }
+
+absl::StatusOr<std::unique_ptr<Node>> Node::Start(const std::string& path, const NodeOptions& options) {
   TRANCHE_ASSIGN_OR_RETURN(local::Directory directory, local::Directory::Open(path));
   const std::string configuration = path + "/host.yaml";
-  TRANCHE_RETURN_IF_ERROR(WriteFileAtomically(configuration, HostConfiguration(), 0600, Durability::kVisible));
+  TRANCHE_RETURN_IF_ERROR(WriteFileAtomically(configuration, options.configuration, 0600, Durability::kVisible));
   auto node = std::unique_ptr<Node>(new Node(std::move(directory), path + "/tranched.log"));
-  const std::vector<std::string> command = {
-      test::Binary("tranched"), "--local",     path,    "--config", configuration, "--backend-directory",
-      test::BackendDirectory(), "--node-name", "node-1", "--cdi-directory", node->cdi_.path()};
+  std::vector<std::string> command = {
+      test::Binary("tranched"),  "--local",     path,     "--config",        configuration,      "--backend-directory",
+      options.backend_directory, "--node-name", "node-1", "--cdi-directory", node->cdi_.path()};
+  command.insert(command.end(), options.arguments.begin(), options.arguments.end());
   const auto started = std::chrono::steady_clock::now();
   node->process_ = std::make_unique<test::ChildProcess>(command, test::Environment{}, node->log_path_);
-  TRANCHE_RETURN_IF_ERROR(node->WaitUntilServing(started));
-  TRANCHE_RETURN_IF_ERROR(node->FindDevice());
+  TRANCHE_RETURN_IF_ERROR(node->WaitUntilServing(started, options.drivers));
+  TRANCHE_RETURN_IF_ERROR(node->FindDevices(options.drivers));
   return node;
 }
 
@@ -94,32 +99,39 @@ absl::StatusOr<Microseconds> Node::BackendPrepareTime() const {
   }
 }
 
-absl::Status Node::WaitUntilServing(std::chrono::steady_clock::time_point started) {
+absl::Status Node::WaitUntilServing(std::chrono::steady_clock::time_point started, std::size_t drivers) {
   const Deadline end = DeadlineIn(kStartLimit);
   while (!Passed(end)) {
-    const auto plugins = local::FindPlugins(directory_.plugins_registry(), end);
-    if (plugins.ok() && !plugins->empty()) {
+    auto plugins = local::FindPlugins(directory_.plugins_registry(), end);
+    if (plugins.ok() && plugins->size() >= drivers) {
       start_to_serving_ = Since(started);
-      plugin_ = plugins->front();
+      plugins_ = *std::move(plugins);
       return absl::OkStatus();
     }
     if (!process_->Running()) return Failed("tranched ended while it started");
     std::this_thread::sleep_for(kPollInterval);
   }
-  return Failed("tranched did not register");
+  return Failed("not every driver of tranched registered");
 }
 
-absl::Status Node::FindDevice() {
+absl::Status Node::FindDevices(std::size_t drivers) {
   const Deadline end = DeadlineIn(kStartLimit);
   while (!Passed(end)) {
     const auto published = directory_.ReadSlices();
-    if (published.ok() && !published->devices.empty()) {
-      device_ = published->devices.front();
-      return absl::OkStatus();
+    if (published.ok()) {
+      for (const PublishedDevice& device : published->devices) devices_.emplace(device.driver, device);
     }
+    if (devices_.size() >= drivers) return absl::OkStatus();
     std::this_thread::sleep_for(kPollInterval);
   }
-  return Failed("tranched published no device");
+  return Failed("not every driver of tranched published a device");
+}
+
+absl::StatusOr<std::string> Node::ServiceSocket(const std::string& driver) const {
+  for (const local::Plugin& plugin : plugins_) {
+    if (plugin.driver == driver) return plugin.endpoint;
+  }
+  return absl::NotFoundError(Cat("no driver ", driver, " is registered"));
 }
 
 absl::Status Node::Failed(const std::string& what) const {
@@ -138,10 +150,12 @@ absl::StatusOr<double> Node::ResidentKilobytes() const {
   return Failed("tranched has no VmRSS: it ended");
 }
 
-absl::StatusOr<std::vector<ClaimReference>> Node::WriteClaims(const std::string& prefix, int count) const {
+absl::StatusOr<std::vector<ClaimReference>> Node::WriteClaims(const std::string& prefix, int count, const ShareRequest& request) const {
+  const auto device = devices_.find(request.driver);
+  if (device == devices_.end()) return absl::NotFoundError(Cat("driver ", request.driver, " has no device"));
   std::vector<ClaimReference> references;
   for (int i = 0; i < count; ++i) {
-    const Claim claim = AllocatedClaim(Cat(prefix, "-", i), device_);
+    const Claim claim = AllocatedClaim(Cat(prefix, "-", i), device->second, request);
     TRANCHE_RETURN_IF_ERROR(directory_.WriteClaim(claim));
     references.push_back({claim.namespace_name, claim.name, claim.uid});
   }

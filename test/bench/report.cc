@@ -34,6 +34,13 @@ Measurement Series(std::string name, std::vector<Microseconds> samples) {
   return {std::move(name), "us", median, median, Percentile(samples, 0.99), static_cast<std::int64_t>(samples.size())};
 }
 
+Measurement Rounds(std::string name, std::string unit, std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t count = values.size();
+  const double median = (values[(count - 1) / 2] + values[count / 2]) / 2;
+  return {std::move(name), std::move(unit), median, median, values.back(), static_cast<std::int64_t>(count)};
+}
+
 Measurement Single(std::string name, std::string unit, double value, std::int64_t n) {
   return {std::move(name), std::move(unit), value, value, value, n};
 }
@@ -62,14 +69,20 @@ absl::StatusOr<Measurement> PrepareBoundRatio(const std::vector<Measurement>& re
     medians.push_back(*median);
   }
   const double bound = 2 * (medians[1] + 2 * medians[2]) + medians[3];
-  return Single("prepare_bound_ratio", "ratio", medians[0] / bound);
+  Measurement ratio = Single("prepare_bound_ratio", "ratio", medians[0] / bound);
+  ratio.bound = 1;
+  return ratio;
 }
 
 std::string ToJson(const std::vector<Measurement>& report) {
   std::string text = "[\n";
   for (const Measurement& line : report) {
-    const json::object object{{"name", line.name},        {"unit", line.unit},        {"value", Rounded(line.value)},
+    json::object object{{"name", line.name},        {"unit", line.unit},        {"value", Rounded(line.value)},
                               {"p50", Rounded(line.p50)}, {"p99", Rounded(line.p99)}, {"n", line.n}};
+    if (line.bound.has_value()) {
+      object["bound"] = *line.bound;
+      object["ok"] = line.Keeps();
+    }
     Append(text, "  ", json::serialize(object), &line == &report.back() ? "\n" : ",\n");
   }
   return text + "]\n";
@@ -78,12 +91,18 @@ std::string ToJson(const std::vector<Measurement>& report) {
 std::string ToTable(const std::vector<Measurement>& report) {
   std::string text;
   char row[160];
-  std::snprintf(row, sizeof row, "%-24s %14s %14s %14s %8s  %s\n", "name", "value", "p50", "p99", "n", "unit");
+  std::snprintf(row, sizeof row, "%-28s %14s %14s %14s %8s  %-6s %s\n", "name", "value", "p50", "p99", "n", "unit", "bound");
   text += row;
   for (const Measurement& line : report) {
-    std::snprintf(row, sizeof row, "%-24s %14.3f %14.3f %14.3f %8lld  %s\n", line.name.c_str(), line.value, line.p50, line.p99,
+    std::snprintf(row, sizeof row, "%-28s %14.3f %14.3f %14.3f %8lld  %s", line.name.c_str(), line.value, line.p50, line.p99,
                   static_cast<long long>(line.n), line.unit.c_str());
     text += row;
+    if (line.bound.has_value()) {
+      std::snprintf(row, sizeof row, "%*s %g %s", std::max(0, 6 - static_cast<int>(line.unit.size())), "", *line.bound,
+                    line.Keeps() ? "ok" : "MISSED");
+      text += row;
+    }
+    text += '\n';
   }
   return text;
 }
