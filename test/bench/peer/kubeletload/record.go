@@ -35,21 +35,42 @@ func (r record) latencies(phase string, lat []time.Duration, wall time.Duration)
 	r[phase+"_per_s"] = float64(len(s)) / wall.Seconds()
 }
 
-// process records what a process holds.
-func (r record) process(pid int) {
-	number := func(file, field string) int {
-		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
-		if m := regexp.MustCompile(`(?m)^` + field + `:\s+(\d+)`).FindSubmatch(text); m != nil {
-			v, _ := strconv.Atoi(string(m[1]))
-			return v
-		}
-		return -1
+// procNumber reads "field: number" of a file of a process; -1 when there is none.
+func procNumber(pid int, file, field string) int {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
+	if m := regexp.MustCompile(`(?m)^` + field + `:\s+(\d+)`).FindSubmatch(text); m != nil {
+		v, _ := strconv.Atoi(string(m[1]))
+		return v
 	}
+	return -1
+}
+
+// children lists the processes that a process has started and not yet reaped.
+func children(pid int) (found []int) {
+	entries, _ := os.ReadDir("/proc")
+	for _, entry := range entries {
+		if child, err := strconv.Atoi(entry.Name()); err == nil && procNumber(child, "status", "PPid") == pid {
+			found = append(found, child)
+		}
+	}
+	return found
+}
+
+// process records what a process holds, alone and with its children.
+func (r record) process(pid int) {
+	number := func(file, field string) int { return procNumber(pid, file, field) }
 	r["rss_kib"] = number("smaps_rollup", "Rss")
 	r["pss_kib"] = number("smaps_rollup", "Pss")
 	r["anonymous_kib"] = number("smaps_rollup", "Anonymous")
 	r["peak_rss_kib"] = number("status", "VmHWM")
 	r["threads"] = number("status", "Threads")
+	family, private := number("smaps_rollup", "Pss"), 0
+	processes := children(pid)
+	for _, child := range processes {
+		family += procNumber(child, "smaps_rollup", "Pss")
+		private += procNumber(child, "smaps_rollup", "Private_Clean") + procNumber(child, "smaps_rollup", "Private_Dirty")
+	}
+	r["family_pss_kib"], r["children"], r["children_private_kib"] = family, len(processes), private
 	fds, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	r["fds"] = len(fds)
 	r["cpu_total_s"] = cpuSeconds(pid)

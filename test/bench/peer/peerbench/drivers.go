@@ -18,7 +18,7 @@ const (
 
 // A driver under test. Its directories are new for each.
 type driver struct {
-	name         string // ours, peer or lean
+	name         string // ours, single, isolated, peer or lean
 	isFull       bool   // everything is measured; otherwise only the load
 	set          string // prefix of its claims' sets
 	deviceFormat string
@@ -48,7 +48,7 @@ kind: HostConfiguration
 backends:
 - name: "null"
   library: null_backend
-  isolation: in-process
+  isolation: %s
   config: {devicesFile: %q, env: [GPU_CLAIM=1, GPU_DEVICE=1]} # so that each claim has a CDI spec, as with the peer
   allowEdits: {env: [GPU_]}
 drivers:
@@ -61,8 +61,15 @@ drivers:
     namespaces: {allow: ["*"]}
 `
 
+// ours has the backend in the host's own process, as the Go driver has its device code.
 func (b *bench) ours() *driver {
-	d := &driver{name: "ours", isFull: true, set: "ours", deviceFormat: "null-%d-whole", root: filepath.Join(b.disk, "o"), memory: filepath.Join(b.memory, "o")}
+	d := b.host("ours", "in-process")
+	d.isFull = true
+	return d
+}
+
+func (b *bench) host(name, isolation string) *driver {
+	d := &driver{name: name, set: "ours", deviceFormat: "null-%d-whole", root: filepath.Join(b.disk, name[:1]), memory: filepath.Join(b.memory, name[:1])}
 	file := filepath.Join(d.root, "devices")
 	d.change = fmt.Sprintf(`read n < %[1]s && read most < %[1]s.most && echo $((2 * most - 1 - n)) > %[1]s`, file)
 	d.command = func(devices int) []string {
@@ -70,7 +77,7 @@ func (b *bench) ours() *driver {
 		configuration := filepath.Join(d.root, "host.yaml")
 		check(os.WriteFile(file, count, 0o644))
 		check(os.WriteFile(file+".most", count, 0o644))
-		check(os.WriteFile(configuration, fmt.Appendf(nil, hostConfiguration, file), 0o644))
+		check(os.WriteFile(configuration, fmt.Appendf(nil, hostConfiguration, isolation, file), 0o644))
 		return []string{filepath.Join(b.build, "bin", "tranched"), "--kubeconfig", b.kubeconfig, "--kubelet-root", d.root, "--config", configuration,
 			"--node-name", nodeName, "--backend-directory", filepath.Join(b.build, "backends"), "--state-directory", filepath.Join(d.root, "state"),
 			"--cdi-directory", d.cdi(), "--runtime-directory", filepath.Join(d.memory, "run")}

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -29,7 +30,7 @@ var (
 	disk    = flag.String("disk", "/var/tmp", "folder on a disk, for durable state")
 	memory  = flag.String("memory", "/dev/shm", "folder on tmpfs, for CDI specs")
 	patient = flag.Duration("patience", 20*time.Second, "how long to wait before a step until other programs leave the CPUs alone")
-	only    = flag.String("only", "", "one part alone: start, load or restart")
+	only    = flag.String("only", "", "one part alone: start, load, restart or isolation")
 )
 
 func main() {
@@ -76,7 +77,7 @@ func run() (err error) {
 	for round := range *rounds {
 		drivers := bench.drivers()
 		if round%2 == 1 { // whoever is first has the cooler caches: in turn
-			drivers[0], drivers[len(drivers)-1] = drivers[len(drivers)-1], drivers[0]
+			slices.Reverse(drivers)
 		}
 		for _, driver := range drivers {
 			log.Printf("round %d of %d: %s (%s since the start)", round+1, *rounds, driver.name, time.Since(began).Round(time.Second))

@@ -27,13 +27,18 @@ var ratioBounds = map[string]float64{
 	"prepare_p50_1": 0.5, "prepare_p50_8": 0.35, "prepare_p50_64": 0.3, "prepare_p99_64": 0.6, "prepare_p50_64_lean": 0.6,
 	"cpu_per_claim_1": 0.2, "cpu_per_claim_8": 0.2, "cpu_per_claim_64": 0.2,
 	"rss_8_devices": 0.7, "rss_300_devices": 0.65, "rss_1000_devices": 0.65, "rss_after_load": 0.7, "publish_lag_300": 1.0,
+	"pss_host_and_runner": 0.9,
 }
-var valueBounds = map[string]float64{"start_to_published_300": 250, "start_to_published_1000": 500, "restart_500_claims": 50, "restart_growth": 5}
+var valueBounds = map[string]float64{"start_to_published_300": 250, "start_to_published_1000": 500, "restart_500_claims": 50, "restart_growth": 5, "runner_private_memory": 6}
 
 func unitOf(name string) string {
 	switch {
 	case strings.HasPrefix(name, "rss_"), strings.HasPrefix(name, "pss_"), strings.HasPrefix(name, "anonymous_"):
 		return "MiB"
+	case name == "runner_private_memory":
+		return "MiB"
+	case strings.HasSuffix(name, "_us"):
+		return "us"
 	case strings.HasPrefix(name, "slices_"):
 		return "slices"
 	case name == "idle_cpu":
@@ -82,12 +87,47 @@ func (b *bench) report() []line {
 	for _, peer := range []struct{ driver, suffix string }{{"peer", ""}, {"lean", "_lean"}} {
 		var names []string
 		for name := range b.samples[peer.driver] {
-			names = append(names, name)
+			if len(ours[name]) > 0 { // not where isolation is measured alone
+				names = append(names, name)
+			}
 		}
 		slices.SortFunc(names, compareNames)
 		for _, name := range names {
 			lines = append(lines, makeLine(name+peer.suffix, ours[name], b.samples[peer.driver][name]))
 		}
+	}
+	return append(lines, b.isolationLines()...)
+}
+
+// isolationLines say what a process of its own costs a backend: added to the host with the backend in its own process, round by round, beside the
+// peer's whole figure; and what host and runner take together. All other figures of ours are those of one process.
+func (b *bench) isolationLines() (lines []line) {
+	isolated, single, peer := b.samples["isolated"], b.samples["single"], b.samples["peer"]
+	added := func(name, figure string, factor float64) {
+		var more, whole []float64
+		for i := range min(len(isolated[figure]), len(single[figure]), len(peer[figure])) {
+			more = append(more, factor*(isolated[figure][i]-single[figure][i]))
+			whole = append(whole, factor*peer[figure][i])
+		}
+		if len(more) > 0 {
+			lines = append(lines, makeLine(name, more, whole))
+		}
+	}
+	against := func(name, figure string) {
+		if len(isolated[figure]) > 0 && len(peer[figure]) > 0 {
+			lines = append(lines, makeLine(name, isolated[figure], peer[figure]))
+		}
+	}
+	const usPerMs = 1000
+	added("isolation_prepare_p50_added_us", "prepare_p50_1", usPerMs)
+	added("isolation_prepare_p99_added_us", "prepare_p99_1", usPerMs)
+	added("isolation_start_added_ms", "start_to_registered_300", 1)
+	against("prepare_p50_1_isolated", "prepare_p50_1")
+	against("prepare_p99_1_isolated", "prepare_p99_1")
+	against("pss_host_and_runner", "pss_300_devices")
+	against("pss_host_and_runner_8_devices", "pss_8_devices")
+	if private := isolated["children_private_300_devices"]; len(private) > 0 {
+		lines = append(lines, makeLine("runner_private_memory", private, []float64{0}))
 	}
 	return lines
 }
