@@ -25,7 +25,7 @@ namespace tranche::backend {
 struct RunnerOptions {
   std::string program;                                    // tranche-runner
   std::string copies_directory;                           // of libraries, by content; must allow execution
-  int nice = 5;                                           // below the host: a spinning backend must not slow others down
+  int nice = 10;                                          // below the host, which must be served first where a backend spins
   std::chrono::milliseconds first_back_off{100};
   std::chrono::milliseconds last_back_off{30000};
   std::chrono::milliseconds stable_after{30000};          // of serving, after which the back-off starts again

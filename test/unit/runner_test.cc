@@ -150,7 +150,7 @@ TEST_F(RunnerTest, ItHasGivenUpWhatItDoesNotNeed) {
   for (const char* call : {"mount", "ptrace", "setns", "module", "kexec", "reboot", "kill", "fork", "exec"}) {
     EXPECT_THAT(words, HasSubstr(std::string(call) + "=denied"));
   }
-  EXPECT_THAT(words, AllOf(HasSubstr("self=0"), HasSubstr("privileges=1"), HasSubstr("nice=5"), HasSubstr("files=512"), HasSubstr("capabilities=0000000000000000")));
+  EXPECT_THAT(words, AllOf(HasSubstr("self=0"), HasSubstr("privileges=1"), HasSubstr("nice=10"), HasSubstr("files=512"), HasSubstr("capabilities=0000000000000000")));
   EXPECT_THAT(words, HasSubstr("open=6")) << "nothing of the host's but its socket: 0, 1, 2, 3 and the two that were read";
 }
 
