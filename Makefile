@@ -55,13 +55,13 @@ fuzz: ## run each fuzz target with libFuzzer for FUZZ_SECONDS (20) on top of the
 	@cmake --preset fuzz > /dev/null && cmake --build --preset fuzz -j $(JOBS) --target fuzz_targets
 	@tools/fuzz build/fuzz $(FUZZ_SECONDS)
 
-bench: build/release/build.ninja ## measure the host; writes build/bench/host.json (needs root)
+bench: build/release/build.ninja ## measure the host, and a backend beside a faulty one; writes build/bench/host.json (needs root; 4 minutes)
 	@cmake --build --preset release -j $(JOBS)
 	@mkdir -p build/bench && build/release/bin/tranche-bench --output build/bench/host.json
 
-bench-peer: build/release/build.ninja ## measure the host against a Go driver on a real API server; writes build/bench/peer.json (half an hour; BENCH_PEER_RUNS=1: minutes)
+bench-peer: build/release/build.ninja ## measure the host against a Go driver on a real API server; writes build/bench/peer.json (40 minutes; BENCH_PEER_RUNS=1: 8)
 	@tools/setup --with-cluster
-	@cmake --build --preset release -j $(JOBS) --target tranched null_backend
+	@cmake --build --preset release -j $(JOBS) --target tranched tranche-runner null_backend
 	@test/bench/peer/run
 
 cluster-up: ## start a one-node Kubernetes in private namespaces (needs root; the first time builds it: 15-35 minutes); test/cluster/README.md
