@@ -4,6 +4,7 @@
 //   devices        how many (default 1)
 //   devicesFile    a file that says how many instead; when it is written, the host is told that devices changed
 //   enforcement    of its capacities (default "strong")
+//   serial         what the devices' UUIDs and silicon begin with (default "NULL"): two backends on one node have different hardware
 //   env            container environment edits of every share, "NAME=value"
 //   failPrepare    a canonical code: every prepare of failDevices (all when empty) fails with it
 //   failUnprepare  the same for unprepare
@@ -117,6 +118,7 @@ class NullBackend {
       : host_(host), config_(config), directory_(runtime_directory) {
     if (Flag(config, "failCreate")) throw sdk::Error(TRANCHE_UNAVAILABLE, "the configuration asks create to fail");
     if (const json::value* level = config.if_contains("enforcement")) enforcement_ = std::string(level->as_string());
+    if (const json::value* serial = config.if_contains("serial")) serial_ = std::string(serial->as_string());
     if (const json::value* path = config.if_contains("devicesFile")) watch_.emplace(std::string(path->as_string()), host_);
   }
 
@@ -127,8 +129,8 @@ class NullBackend {
       const std::string name = "null-" + std::to_string(index);
       sdk::Device device;
       device.name = name;
-      device.identity["uuid"] = "NULL-" + std::to_string(index);
-      device.silicon = sdk::Silicon{"NULL-" + std::to_string(index), {{"slice", 8}}, {{"slice", 8}}};
+      device.identity["uuid"] = serial_ + "-" + std::to_string(index);
+      device.silicon = sdk::Silicon{device.identity["uuid"], {{"slice", 8}}, {{"slice", 8}}};
       device.modes = {"whole", "share"};
       device.attributes = {{"model", std::string("Null")}, {"index", index}, {"driverVersion", sdk::Version{"1.0.0"}}};
       device.capacities["memory"] = {85899345920, "80Gi", "bytes", true, enforcement_, {}, {}};
@@ -238,7 +240,7 @@ class NullBackend {
 
   sdk::Host host_;
   json::object config_;
-  std::string directory_, enforcement_ = "strong";
+  std::string directory_, enforcement_ = "strong", serial_ = "NULL";
   std::mutex mutex_;
   std::map<sdk::Key, sdk::Share> memory_;
   std::optional<DevicesFile> watch_;

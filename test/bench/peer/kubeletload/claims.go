@@ -17,7 +17,7 @@ const indexLabel = "kubeletload-index" // of a claim in its set: says which devi
 func runClaims(ctx context.Context, r record, _ bool) {
 	api := client.ResourceV1().ResourceClaims(*namespace)
 	if *del {
-		check(api.DeleteCollection(ctx, metav1.DeleteOptions{}, ofSet()))
+		check(api.DeleteCollection(ctx, metav1.DeleteOptions{}, ofSet(*set)))
 		return
 	}
 	theNode := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: *node}}
@@ -41,14 +41,15 @@ func runClaims(ctx context.Context, r record, _ bool) {
 	r.millis("wall_ms", wall)
 }
 
-// allocate does what the scheduler does: devices by the claim's index, reserved for one pod.
+// allocate does what the scheduler does: devices by the claim's index, reserved for one pod. The driver has the name of the class.
 func allocate(ctx context.Context, claim *resourceapi.ResourceClaim) {
 	index := must(strconv.Atoi(claim.Labels[indexLabel]))
-	count := int(claim.Spec.Devices.Requests[0].Exactly.Count)
+	request := claim.Spec.Devices.Requests[0].Exactly
+	count := int(request.Count)
 	claim.Status.Allocation = &resourceapi.AllocationResult{}
 	for d := range count {
 		claim.Status.Allocation.Devices.Results = append(claim.Status.Allocation.Devices.Results, resourceapi.DeviceRequestAllocationResult{
-			Request: requestName, Driver: *driver, Pool: *node, Device: fmt.Sprintf(*devFormat, (index*count+d)%*devices),
+			Request: requestName, Driver: request.DeviceClassName, Pool: *node, Device: fmt.Sprintf(*devFormat, (index*count+d)%*devices),
 		})
 	}
 	pod := fmt.Sprintf("10000000-0000-4000-8000-%012d", index)
@@ -57,13 +58,13 @@ func allocate(ctx context.Context, claim *resourceapi.ResourceClaim) {
 }
 
 // eachClaim reads the first *n claims of the set again and calls f for each.
-func eachClaim(ctx context.Context, f func(claim *resourceapi.ResourceClaim)) {
-	list := must(client.ResourceV1().ResourceClaims(*namespace).List(ctx, ofSet()))
+func eachClaim(ctx context.Context, set string, f func(claim *resourceapi.ResourceClaim)) {
+	list := must(client.ResourceV1().ResourceClaims(*namespace).List(ctx, ofSet(set)))
 	parallel(min(*n, len(list.Items)), 8, func(i int) { f(&list.Items[i]) })
 }
 
-func allocateSet(ctx context.Context) {
-	eachClaim(ctx, func(claim *resourceapi.ResourceClaim) {
+func allocateSet(ctx context.Context, set string) {
+	eachClaim(ctx, set, func(claim *resourceapi.ResourceClaim) {
 		if claim.Status.Allocation == nil {
 			allocate(ctx, claim)
 		}
@@ -71,9 +72,9 @@ func allocateSet(ctx context.Context) {
 }
 
 // deallocateSet does what the claim controller does once the pod is gone. A driver that writes the status at the same time wins; it is asked again.
-func deallocateSet(ctx context.Context) {
+func deallocateSet(ctx context.Context, set string) {
 	api := client.ResourceV1().ResourceClaims(*namespace)
-	eachClaim(ctx, func(claim *resourceapi.ResourceClaim) {
+	eachClaim(ctx, set, func(claim *resourceapi.ResourceClaim) {
 		for {
 			claim.Status = resourceapi.ResourceClaimStatus{}
 			_, err := api.UpdateStatus(ctx, claim, metav1.UpdateOptions{})

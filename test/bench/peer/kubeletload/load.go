@@ -15,17 +15,17 @@ import (
 )
 
 // listClaims gives the claims of the set, or invents them.
-func listClaims(ctx context.Context) (out []*drapb.Claim) {
+func listClaims(ctx context.Context, set string) (out []*drapb.Claim) {
 	if *synth {
 		for i := range *n {
 			uid := fmt.Sprintf("00000000-0000-4000-8000-%012d", i)
-			out = append(out, &drapb.Claim{Namespace: *namespace, Name: fmt.Sprintf("%s-%d", *set, i), Uid: uid})
+			out = append(out, &drapb.Claim{Namespace: *namespace, Name: fmt.Sprintf("%s-%d", set, i), Uid: uid})
 		}
 		return out
 	}
-	list := must(client.ResourceV1().ResourceClaims(*namespace).List(ctx, ofSet()))
+	list := must(client.ResourceV1().ResourceClaims(*namespace).List(ctx, ofSet(set)))
 	if len(list.Items) < *n {
-		log.Fatalf("kubeletload: the set %q has %d claims, not %d: create them first", *set, len(list.Items), *n)
+		log.Fatalf("kubeletload: the set %q has %d claims, not %d: create them first", set, len(list.Items), *n)
 	}
 	for _, c := range list.Items[:*n] {
 		out = append(out, &drapb.Claim{Namespace: c.Namespace, Name: c.Name, Uid: string(c.UID)})
@@ -76,7 +76,7 @@ func runLoad(ctx context.Context, r record, _ bool) {
 		log.Fatalf("kubeletload: no such pattern: %s", *pattern)
 	}
 	if *reallocate {
-		allocateSet(ctx)
+		allocateSet(ctx, *set)
 	}
 	var plugin drapb.DRAPluginClient
 	if *pattern != "get" {
@@ -85,14 +85,14 @@ func runLoad(ctx context.Context, r record, _ bool) {
 		plugin = drapb.NewDRAPluginClient(conn)
 		must(plugin.NodePrepareResources(ctx, &drapb.NodePrepareResourcesRequest{})) // connect before timing
 	}
-	claims := listClaims(ctx)
+	claims := listClaims(ctx, *set)
 	calls := slices.Collect(slices.Chunk(claims, *batch))
 	var cpu float64
 	for _, step := range steps {
 		before := cpuSeconds(*pid)
 		runStep(ctx, r, step, plugin, calls)
 		if *reallocate && step[len(step)-1].name == "unprepare" {
-			deallocateSet(ctx)
+			deallocateSet(ctx, *set)
 		}
 		time.Sleep(*rest)
 		cpu += cpuSeconds(*pid) - before

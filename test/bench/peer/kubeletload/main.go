@@ -9,6 +9,7 @@
 //	kubeletload start    start a driver: time to registered, ready, published; memory
 //	kubeletload load     prepare and unprepare claims (or, as a floor, GET them from
 //	                     the API server): latency, throughput, CPU of the driver
+//	kubeletload compare  the same with two sockets, one claim of each in turn: what the one takes more than the other
 //	kubeletload stat     memory, threads, fds of a process; its CPU over -for
 //	kubeletload slices   the driver's ResourceSlices: count, devices, bytes
 //	kubeletload lag      change the driver's devices with -change-command; time until its slices show it
@@ -38,19 +39,21 @@ var (
 	node       = flag.String("node", "node-a", "node name; also the pool name of the claims")
 	namespace  = flag.String("namespace", "default", "namespace of the claims")
 	set        = flag.String("set", "load", "name of the set of claims; also their name prefix")
-	n          = flag.Int("n", 200, "claims (claims, load) or changes (lag)")
+	n          = flag.Int("n", 200, "claims (claims, load, compare) or changes (lag)")
 	perClaim   = flag.Int("per-claim", 1, "devices of a claim")
 	devices    = flag.Int("devices", 8, "claims: devices to allocate in turn; start: devices to wait for")
 	devFormat  = flag.String("device-format", "gpu-%d", "claims: device name")
 	del        = flag.Bool("delete", false, "claims: delete the set instead")
 
 	socket     = flag.String("socket", "", "load: DRA service socket")
-	pid        = flag.Int("pid", 0, "load, stat, lag: process of the driver")
+	pid        = flag.Int("pid", 0, "load, stat, lag: process of the driver; its children count as the driver")
 	conc       = flag.Int("c", 1, "load: calls in flight")
 	batch      = flag.Int("batch", 1, "load: claims a call")
 	pattern    = flag.String("pattern", "phased", "load: phased (prepare all, then unprepare all), paired (each claim at once), prepare, unprepare, get")
-	reallocate = flag.Bool("reallocate", false, "load: allocate the claims before, and take the allocation away once they are unprepared, as the cluster does")
+	reallocate = flag.Bool("reallocate", false, "load, compare: allocate the claims before, and take the allocation away once they are unprepared, as the cluster does")
 	rest       = flag.Duration("rest", 0, "load: wait after each phase before the driver's CPU is read, so that what it does later counts too")
+	withSocket = flag.String("with", "", "compare: DRA service socket of the other")
+	withSet    = flag.String("with-set", "", "compare: the set of claims of the other")
 	synth      = flag.Bool("synthetic", false, "load: invented claims, answers unchecked (for an echo server)")
 
 	reg    = flag.String("reg", "", "start: registration socket")
@@ -84,11 +87,11 @@ var client kubernetes.Interface
 func main() {
 	log.SetFlags(0)
 	if len(os.Args) < 2 {
-		log.Fatal("usage: kubeletload claims|start|load|stat|slices|lag [flags] [-- driver command]")
+		log.Fatal("usage: kubeletload claims|start|load|compare|stat|slices|lag [flags] [-- driver command]")
 	}
 	check(flag.CommandLine.Parse(os.Args[2:]))
 	command := map[string]func(context.Context, record, bool){
-		"claims": runClaims, "start": runStart, "load": runLoad, "stat": runStat, "slices": runSlices, "lag": runLag,
+		"claims": runClaims, "start": runStart, "load": runLoad, "compare": runCompare, "stat": runStat, "slices": runSlices, "lag": runLag,
 	}[os.Args[1]]
 	if command == nil {
 		log.Fatalf("no such command: %s", os.Args[1])
@@ -116,4 +119,6 @@ func ofDriver() metav1.ListOptions {
 	return metav1.ListOptions{FieldSelector: resourceapi.ResourceSliceSelectorDriver + "=" + *driver}
 }
 
-func ofSet() metav1.ListOptions { return metav1.ListOptions{LabelSelector: claimLabel + "=" + *set} }
+func ofSet(set string) metav1.ListOptions {
+	return metav1.ListOptions{LabelSelector: claimLabel + "=" + set}
+}

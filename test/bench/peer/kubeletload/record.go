@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"tranche.dev/test/bench/peer/family"
 )
 
 // A record holds the results of one run.
@@ -35,54 +37,54 @@ func (r record) latencies(phase string, lat []time.Duration, wall time.Duration)
 	r[phase+"_per_s"] = float64(len(s)) / wall.Seconds()
 }
 
-// procNumber reads "field: number" of a file of a process; -1 when there is none.
-func procNumber(pid int, file, field string) int {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
-	if m := regexp.MustCompile(`(?m)^` + field + `:\s+(\d+)`).FindSubmatch(text); m != nil {
-		v, _ := strconv.Atoi(string(m[1]))
-		return v
-	}
-	return -1
-}
-
-// children lists the processes that a process has started and not yet reaped.
-func children(pid int) (found []int) {
-	entries, _ := os.ReadDir("/proc")
-	for _, entry := range entries {
-		if child, err := strconv.Atoi(entry.Name()); err == nil && procNumber(child, "status", "PPid") == pid {
-			found = append(found, child)
-		}
-	}
-	return found
-}
-
-// process records what a process holds, alone and with its children.
+// process records what a process and its children hold together, and what is each child's alone.
 func (r record) process(pid int) {
-	number := func(file, field string) int { return procNumber(pid, file, field) }
-	r["rss_kib"] = number("smaps_rollup", "Rss")
-	r["pss_kib"] = number("smaps_rollup", "Pss")
-	r["anonymous_kib"] = number("smaps_rollup", "Anonymous")
-	r["peak_rss_kib"] = number("status", "VmHWM")
-	r["threads"] = number("status", "Threads")
-	family, private := number("smaps_rollup", "Pss"), 0
-	processes := children(pid)
-	for _, child := range processes {
-		family += procNumber(child, "smaps_rollup", "Pss")
-		private += procNumber(child, "smaps_rollup", "Private_Clean") + procNumber(child, "smaps_rollup", "Private_Dirty")
-	}
-	r["family_pss_kib"], r["children"], r["children_private_kib"] = family, len(processes), private
-	fds, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	r["fds"] = len(fds)
-	r["cpu_total_s"] = cpuSeconds(pid)
-}
-
-// cpuSeconds reads the CPU clock of a process, ended threads included.
-func cpuSeconds(pid int) float64 {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(int32(^pid<<3|2), &ts); err != nil { // as clock_getcpuclockid(3) does
+	members := family.Of(pid)
+	number := func(pid int, file, field string) int {
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
+		if m := regexp.MustCompile(`(?m)^` + field + `:\s+(\d+)`).FindSubmatch(text); m != nil {
+			v, _ := strconv.Atoi(string(m[1]))
+			return v
+		}
 		return -1
 	}
-	return float64(ts.Nano()) / 1e9
+	sum := func(file, field string) (all int) {
+		for _, member := range members {
+			all += number(member, file, field)
+		}
+		return all
+	}
+	r["rss_kib"] = sum("smaps_rollup", "Rss")
+	r["pss_kib"] = sum("smaps_rollup", "Pss")
+	r["anonymous_kib"] = sum("smaps_rollup", "Anonymous")
+	r["peak_rss_kib"] = sum("status", "VmHWM")
+	r["threads"] = sum("status", "Threads")
+	fds := 0
+	for _, member := range members {
+		entries, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", member))
+		fds += len(entries)
+	}
+	r["fds"] = fds
+	r["cpu_total_s"] = cpuSeconds(pid)
+	children := members[1:]
+	r["children"] = len(children)
+	most := 0
+	for _, child := range children {
+		most = max(most, number(child, "smaps_rollup", "Private_Clean")+number(child, "smaps_rollup", "Private_Dirty"))
+	}
+	r["child_private_kib"] = most
+}
+
+// cpuSeconds reads the CPU clocks of a process and its children, ended threads included.
+func cpuSeconds(pid int) (seconds float64) {
+	for _, member := range family.Of(pid) {
+		var ts unix.Timespec
+		if err := unix.ClockGettime(int32(^member<<3|2), &ts); err != nil { // as clock_getcpuclockid(3) does
+			return -1
+		}
+		seconds += float64(ts.Nano()) / 1e9
+	}
+	return seconds
 }
 
 // summary reduces runs to "median (min-max)" of every number.

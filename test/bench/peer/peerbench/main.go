@@ -23,7 +23,7 @@ import (
 
 var (
 	repo    = flag.String("repo", ".", "root of the checkout")
-	build   = flag.String("build", "build/release", "build tree with bin/tranched and backends/null_backend, from the root")
+	build   = flag.String("build", "build/release", "build tree with bin/tranched, bin/tranche-runner and backends/null_backend, from the root")
 	bin     = flag.String("bin", "", "folder with gopeer and kubeletload")
 	out     = flag.String("out", "build/bench/peer.json", "where the figures go, from the root")
 	rounds  = flag.Int("rounds", 5, "rounds; every figure is the median over them")

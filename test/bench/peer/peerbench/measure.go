@@ -10,7 +10,6 @@ const (
 	idleSeconds   = 20
 	loadDevices   = 300
 	mostDevices   = 1000
-	briefLoads    = 3 // of which the median is a round's figure
 	lagChanges    = "6"
 	lagPause      = "600ms"
 	restAfterLoad = "2600ms" // longer than our host leaves an allocation to go by itself before it looks
@@ -30,6 +29,8 @@ func (b *bench) createClaims() {
 		create("held", heldClaims)
 		create("multi", multiClaims, "-per-claim", strconv.Itoa(multiCount))
 	}
+	second := append([]string{"claims", "-driver", secondDriver}, b.both().claimArguments("second", heldClaims)...)
+	b.kubeletload(false, second...)
 }
 
 func (b *bench) measure(d *driver) {
@@ -38,17 +39,15 @@ func (b *bench) measure(d *driver) {
 			f(d)
 		}
 	}
-	if d.name == "ours" {
-		part("isolation", b.measureIsolation)
-	} else if d.isFull && *only == "isolation" {
-		b.measureBriefly(d)
-	}
 	if d.isFull {
 		part("start", b.measureStarts)
 	}
 	part("load", b.measureLoad)
 	if d.isFull {
 		part("restart", b.measureRestarts)
+	}
+	if d.isIsolated {
+		part("isolation", b.measureIsolation)
 	}
 }
 
@@ -82,42 +81,6 @@ func (b *bench) measureStarts(d *driver) {
 		}
 		b.stop()
 	}
-}
-
-// measureIsolation has the same backend once in the host's own process and once in a tranche-runner, one right after the other.
-func (b *bench) measureIsolation(*driver) {
-	single, isolated := b.host("single", "in-process"), b.host("isolated", "process")
-	order := []*driver{single, isolated}
-	if len(b.samples[single.name]["prepare_p50_1"])%2 == 1 {
-		order = []*driver{isolated, single}
-	}
-	for _, d := range order {
-		b.measureBriefly(d)
-	}
-}
-
-// measureBriefly has the figures of a driver with its child processes that isolation is judged by.
-func (b *bench) measureBriefly(d *driver) {
-	for _, devices := range []int{8, loadDevices} {
-		r := b.start(d, devices, true, "3s")
-		b.add(d.name, fmt.Sprintf("start_to_registered_%d", devices), r.number("registered_ms"))
-		b.add(d.name, fmt.Sprintf("pss_%d_devices", devices), r.number("family_pss_kib")/kibPerMiB)
-		b.add(d.name, fmt.Sprintf("children_private_%d_devices", devices), r.number("children_private_kib")/kibPerMiB)
-		if wanted := map[bool]float64{true: 1}[d.name == "isolated"]; r.number("children") != wanted {
-			check(fmt.Errorf("driver %s has %v child processes instead of %v", d.name, r["children"], wanted))
-		}
-		b.stop()
-	}
-	b.start(d, loadDevices, true, "1s")
-	defer b.stop()
-	b.load(d, "load", 20, "-c", "4")
-	var p50, p99 []float64
-	for range briefLoads {
-		r := b.load(d, "load", loadClaims, "-c", "1", "-rest", "100ms")
-		p50, p99 = append(p50, r.number("prepare_p50_ms")), append(p99, r.number("prepare_p99_ms"))
-	}
-	b.add(d.name, "prepare_p50_1", median(p50))
-	b.add(d.name, "prepare_p99_1", median(p99))
 }
 
 func (b *bench) load(d *driver, set string, count int, more ...string) record {

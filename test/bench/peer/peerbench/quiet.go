@@ -1,11 +1,12 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"strconv"
 	"strings"
 	"time"
+
+	"tranche.dev/test/bench/peer/family"
 )
 
 // Above this share of the CPUs in the hands of other programs a step counts as disturbed.
@@ -33,25 +34,14 @@ func machineClocks() (total, busy float64) {
 	return total, busy
 }
 
-func processTicks(pid int) float64 {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
-	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-	user, _ := strconv.ParseFloat(fields[11], 64)
-	system, _ := strconv.ParseFloat(fields[12], 64)
-	return user + system
-}
-
 func (b *bench) clocks() clocks {
 	var c clocks
 	c.total, c.busy = machineClocks()
 	for _, pid := range b.servers {
-		c.own += processTicks(pid)
+		c.own += family.Ticks(pid)
 	}
 	if b.kept != 0 {
-		c.own += processTicks(b.kept)
+		c.own += family.Ticks(b.kept)
 	}
 	return c
 }

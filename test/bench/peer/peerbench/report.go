@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// A line is one figure of both. Ratio is ours over the peer's: lower is better.
+// A line is one figure of both. Ratio is ours over the peer's: lower is better. Without a peer there is neither.
 type line struct {
 	Name  string     `json:"name"`
 	Unit  string     `json:"unit"`
@@ -27,15 +27,14 @@ var ratioBounds = map[string]float64{
 	"prepare_p50_1": 0.5, "prepare_p50_8": 0.35, "prepare_p50_64": 0.3, "prepare_p99_64": 0.6, "prepare_p50_64_lean": 0.6,
 	"cpu_per_claim_1": 0.2, "cpu_per_claim_8": 0.2, "cpu_per_claim_64": 0.2,
 	"rss_8_devices": 0.7, "rss_300_devices": 0.65, "rss_1000_devices": 0.65, "rss_after_load": 0.7, "publish_lag_300": 1.0,
-	"pss_host_and_runner": 0.9,
+	"pss_host_and_runner": 0.9, "pss_host_and_runner_8_devices": 0.9,
 }
-var valueBounds = map[string]float64{"start_to_published_300": 250, "start_to_published_1000": 500, "restart_500_claims": 50, "restart_growth": 5, "runner_private_memory": 6}
+var valueBounds = map[string]float64{"start_to_published_300": 250, "start_to_published_1000": 500, "restart_500_claims": 50, "restart_growth": 5,
+	"runner_private_memory": 6, "runner_private_memory_after_load": 6}
 
 func unitOf(name string) string {
 	switch {
-	case strings.HasPrefix(name, "rss_"), strings.HasPrefix(name, "pss_"), strings.HasPrefix(name, "anonymous_"):
-		return "MiB"
-	case name == "runner_private_memory":
+	case strings.HasPrefix(name, "rss_"), strings.HasPrefix(name, "pss_"), strings.HasPrefix(name, "anonymous_"), strings.HasPrefix(name, "runner_"):
 		return "MiB"
 	case strings.HasSuffix(name, "_us"):
 		return "us"
@@ -52,8 +51,12 @@ func median(values []float64) float64 {
 	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
 }
 
+// Of figures by round; peer is empty where there is only ours.
 func makeLine(name string, ours, peer []float64) line {
-	l := line{Name: name, Unit: unitOf(name), Ours: median(ours), Peer: median(peer), Range: [4]float64{slices.Min(ours), slices.Max(ours), slices.Min(peer), slices.Max(peer)}}
+	l := line{Name: name, Unit: unitOf(name), Ours: median(ours), Range: [4]float64{slices.Min(ours), slices.Max(ours)}}
+	if len(peer) > 0 {
+		l.Peer, l.Range[2], l.Range[3] = median(peer), slices.Min(peer), slices.Max(peer)
+	}
 	if l.Peer != 0 {
 		l.Ratio = l.Ours / l.Peer
 	}
@@ -72,9 +75,9 @@ func makeLine(name string, ours, peer []float64) line {
 	return l
 }
 
-// report has every figure of ours and the peer, then those of the load against the peer's lean form.
+// report has every figure of ours and the peer, then those of the load against the peer's lean form and of ours with isolation against the peer, then
+// what isolation costs.
 func (b *bench) report() []line {
-	ours := b.samples["ours"]
 	grow := func(driver string) {
 		empty, held := b.samples[driver]["restart_0_claims"], b.samples[driver]["restart_500_claims"]
 		for i := range held {
@@ -84,50 +87,20 @@ func (b *bench) report() []line {
 	grow("ours")
 	grow("peer")
 	var lines []line
-	for _, peer := range []struct{ driver, suffix string }{{"peer", ""}, {"lean", "_lean"}} {
+	for _, pair := range []struct{ ours, peer, suffix string }{
+		{"ours", "peer", ""}, {"ours", "lean", "_lean"}, {"isolated", "peer", "_isolated"}, {"isolation", "isolation-peer", ""},
+	} {
+		ours, peer := b.samples[pair.ours], b.samples[pair.peer]
 		var names []string
-		for name := range b.samples[peer.driver] {
-			if len(ours[name]) > 0 { // not where isolation is measured alone
+		for name := range ours {
+			if _, has := peer[name]; has || pair.ours == "isolation" {
 				names = append(names, name)
 			}
 		}
 		slices.SortFunc(names, compareNames)
 		for _, name := range names {
-			lines = append(lines, makeLine(name+peer.suffix, ours[name], b.samples[peer.driver][name]))
+			lines = append(lines, makeLine(name+pair.suffix, ours[name], peer[name]))
 		}
-	}
-	return append(lines, b.isolationLines()...)
-}
-
-// isolationLines say what a process of its own costs a backend: added to the host with the backend in its own process, round by round, beside the
-// peer's whole figure; and what host and runner take together. All other figures of ours are those of one process.
-func (b *bench) isolationLines() (lines []line) {
-	isolated, single, peer := b.samples["isolated"], b.samples["single"], b.samples["peer"]
-	added := func(name, figure string, factor float64) {
-		var more, whole []float64
-		for i := range min(len(isolated[figure]), len(single[figure]), len(peer[figure])) {
-			more = append(more, factor*(isolated[figure][i]-single[figure][i]))
-			whole = append(whole, factor*peer[figure][i])
-		}
-		if len(more) > 0 {
-			lines = append(lines, makeLine(name, more, whole))
-		}
-	}
-	against := func(name, figure string) {
-		if len(isolated[figure]) > 0 && len(peer[figure]) > 0 {
-			lines = append(lines, makeLine(name, isolated[figure], peer[figure]))
-		}
-	}
-	const usPerMs = 1000
-	added("isolation_prepare_p50_added_us", "prepare_p50_1", usPerMs)
-	added("isolation_prepare_p99_added_us", "prepare_p99_1", usPerMs)
-	added("isolation_start_added_ms", "start_to_registered_300", 1)
-	against("prepare_p50_1_isolated", "prepare_p50_1")
-	against("prepare_p99_1_isolated", "prepare_p99_1")
-	against("pss_host_and_runner", "pss_300_devices")
-	against("pss_host_and_runner_8_devices", "pss_8_devices")
-	if private := isolated["children_private_300_devices"]; len(private) > 0 {
-		lines = append(lines, makeLine("runner_private_memory", private, []float64{0}))
 	}
 	return lines
 }
@@ -177,8 +150,11 @@ func table(lines []line) string {
 		if l.OK != nil {
 			verdict = map[bool]string{true: "ok", false: "MISSED"}[*l.OK]
 		}
-		fmt.Fprintf(&text, "%-32s %-7s %10.2f %19s %10.2f %19s %7.3f  %-9s %s\n", l.Name, l.Unit, l.Ours, fmt.Sprintf("(%.2f-%.2f)", l.Range[0], l.Range[1]),
-			l.Peer, fmt.Sprintf("(%.2f-%.2f)", l.Range[2], l.Range[3]), l.Ratio, l.Bound, verdict)
+		peer := fmt.Sprintf("%10s %19s %7s", "-", "", "-")
+		if l.Peer != 0 {
+			peer = fmt.Sprintf("%10.2f %19s %7.3f", l.Peer, fmt.Sprintf("(%.2f-%.2f)", l.Range[2], l.Range[3]), l.Ratio)
+		}
+		fmt.Fprintf(&text, "%-32s %-7s %10.2f %19s %s  %-9s %s\n", l.Name, l.Unit, l.Ours, fmt.Sprintf("(%.2f-%.2f)", l.Range[0], l.Range[1]), peer, l.Bound, verdict)
 	}
 	return text.String()
 }
