@@ -30,6 +30,7 @@ void ExamineLostSpec(Session& session, Claims& claims, const ClaimReference& cla
     if (!file.ok()) continue;  // D-36, or taken with another id
     if (const absl::Status removed = RemoveFile(*file); !removed.ok()) return session.Skip({"D-37"}, std::string(removed.message()));
   }
+  session.SpecsAreTaken(claim);
   const Reply again = claims.Prepare(claim);
   if (const std::string problem = NotGranted(again, claim); !problem.empty()) return session.report.Fail("D-37", problem);
   for (const std::string& id : ids) {

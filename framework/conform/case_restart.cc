@@ -11,7 +11,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::chrono::milliseconds kStartTime = 60s, kReadyTime = 30s;
+constexpr std::chrono::milliseconds kStartTime = 60s;
 
 // "" when the driver answers again.
 std::string Restart(Session& session) {
@@ -43,8 +43,8 @@ bool TakeSpecs(Session& session, const std::vector<std::string>& ids) {
 }
 
 // A driver may need a while until it knows its devices; a kubelet would retry.
-Reply PrepareUntilGranted(Claims& claims, const ClaimReference& claim) {
-  const Deadline patience = DeadlineIn(kReadyTime);
+Reply PrepareUntilGranted(Claims& claims, const ClaimReference& claim, std::chrono::milliseconds ready) {
+  const Deadline patience = DeadlineIn(ready);
   Reply reply = claims.Prepare(claim);
   while (!reply.Ok(claim.uid) && !Passed(patience)) {
     std::this_thread::sleep_for(500ms);
@@ -71,13 +71,14 @@ void ExamineRestart(Session& session) {
   }
   const std::vector<std::string> ids = OwnCdiIds(held.front(), devices.front());
   const bool taken = TakeSpecs(session, ids);
+  session.SpecsAreTaken(held.front());
   if (const std::string problem = Restart(session); !problem.empty()) {
     for (const std::string_view rule : {"D-58", "D-59", "D-60"}) session.report.Fail(rule, problem);
     return;
   }
   // The last one is unprepared without being looked at before.
   session.report.Judge("D-60", held.size() > 1 ? claims.Unprepare(held.back()) : "");
-  const Reply again = PrepareUntilGranted(claims, held.front());
+  const Reply again = PrepareUntilGranted(claims, held.front(), session.options.patience.ready);
   std::string problem = NotGranted(again, held.front());
   if (problem.empty() && !SameDevices(devices.front(), again.Devices(held.front().uid))) {
     problem = Cat("before ", Describe(devices.front()), "; after ", Describe(again.Devices(held.front().uid)));

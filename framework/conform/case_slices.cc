@@ -14,8 +14,6 @@ namespace {
 using namespace std::chrono_literals;
 using slices::Slice;
 
-constexpr std::chrono::milliseconds kPublishTime = 30s, kReturnTime = 120s, kQuickReturn = 5s, kQuietTime = 3s;
-
 std::string PoolProblem(const std::vector<Slice>& all) {
   std::map<std::string, std::vector<const Slice*>> pools;
   for (const Slice& slice : all) pools[slice.pool_name].push_back(&slice);
@@ -57,7 +55,7 @@ std::map<std::string, std::string> VersionsOf(const std::vector<Slice>& all) {
 
 // A driver that has just started gets the time to publish.
 absl::StatusOr<std::vector<Slice>> Published(Session& session) {
-  const Deadline patience = DeadlineIn(kPublishTime);
+  const Deadline patience = DeadlineIn(session.options.patience.publish);
   while (true) {
     absl::StatusOr<std::vector<Slice>> all = session.cluster->Slices(session.info.name);
     if (!all.ok() || Passed(patience) || (!all->empty() && PoolProblem(*all).empty())) return all;
@@ -101,10 +99,10 @@ void ExamineSlices(Session& session) {
   session.report.Judge("D-47", NameProblem(*all));
   JudgeOwner(session, *all);
   FindFreeDevices(session, *all);
-  std::this_thread::sleep_for(kQuietTime);
+  std::this_thread::sleep_for(session.options.patience.quiet);
   const absl::StatusOr<std::vector<Slice>> later = session.cluster->Slices(session.info.name);
   if (!later.ok()) return session.Skip({"D-49"}, std::string(later.status().message()));
-  session.report.Judge("D-49", VersionsOf(*all) == VersionsOf(*later) ? "" : Cat("slices were written within ", kQuietTime.count(), " ms"));
+  session.report.Judge("D-49", VersionsOf(*all) == VersionsOf(*later) ? "" : Cat("slices were written within ", session.options.patience.quiet.count(), " ms"));
 }
 
 void ExamineSliceDeletion(Session& session) {
@@ -117,7 +115,7 @@ void ExamineSliceDeletion(Session& session) {
   if (const absl::Status deleted = session.cluster->DeleteSlice(victim.name); !deleted.ok()) return session.Skip({"D-50", "D-51"}, std::string(deleted.message()));
   const auto begin = std::chrono::steady_clock::now();
   std::string problem = "not looked for";
-  while (!problem.empty() && std::chrono::steady_clock::now() - begin < kReturnTime && !session.options.is_interrupted()) {
+  while (!problem.empty() && std::chrono::steady_clock::now() - begin < session.options.patience.slice_return && !session.options.is_interrupted()) {
     std::this_thread::sleep_for(20ms);
     const absl::StatusOr<std::vector<Slice>> now = session.cluster->Slices(session.info.name);
     if (!now.ok()) {
@@ -135,7 +133,7 @@ void ExamineSliceDeletion(Session& session) {
   }
   session.report.Pass("D-50");
   const std::string seen = Cat("after ", took.count(), " ms");
-  took <= kQuickReturn ? session.report.Pass("D-51", seen) : session.report.Fail("D-51", seen);
+  took <= session.options.patience.quick_return ? session.report.Pass("D-51", seen) : session.report.Fail("D-51", seen);
 }
 
 }  // namespace tranche::dra_conform

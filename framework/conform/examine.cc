@@ -66,8 +66,8 @@ absl::Status Examine(const Options& options, Report& report) {
     return absl::OkStatus();
   }
   report.SetSubject(Subject(session));
-  constexpr auto kCases = std::to_array({ExamineCalls, ExamineSlices, ExamineClaims, ExamineConcurrency, ExamineDevices, ExamineHealth, ExamineRestart,
-                                         ExamineSliceDeletion, ExamineHostileInput});
+  constexpr auto kCases = std::to_array({ExamineCalls, ExamineSlices, ExamineClaims, ExamineConcurrency, ExamineDevices, ExamineHealth, ExamineSliceDeletion,
+                                         ExamineRestart, ExamineHostileInput});
   for (const auto& examine : kCases) {
     if (options.is_interrupted()) return absl::OkStatus();
     examine(session);

@@ -51,7 +51,7 @@ constexpr auto kRules = std::to_array<Rule>({
      "Pods that start together fail; the kubelet's calls overlap.", kDraManager},
     {"D-18", kCalls, kMust, "Every listed version of DRAPlugin gives the same devices.", "prepared by one, asked by the other",
      "An update of the kubelet changes what running pods hold.", kManager},
-    {"D-19", kCalls, kMust, "A prepare that its caller gave up is completed by a retry.", "called with a deadline of 1 ms, then again, for 10 s at most",
+    {"D-19", kCalls, kMust, "A prepare that its caller gave up is completed by a retry.", "called with deadlines of 1, 5 and 20 ms, then again, for 10 s at most",
      "The kubelet gives up after 45 s; its retry fails for ever.", "kubernetes/kubernetes#117146"},
     {"D-20", kCalls, kMust, "A new connection works as the one before.", "closed, opened, called", "The kubelet closes idle connections after 30 minutes.",
      "kubernetes/kubernetes#133920"},

@@ -113,8 +113,7 @@ void Session::LookAtCdi(const ClaimReference& claim, const std::vector<Device>& 
     for (const std::string& id : device.cdi_ids) {
       const std::string problem = CdiIdProblem(id);
       report.Judge("D-34", problem.empty() ? "" : Cat("\"", id, "\" ", problem));
-      const absl::StatusOr<std::string> file = cdi.Find(id);
-      report.Judge("D-36", std::string(file.status().message()));
+      if (!IsTaken(claim)) report.Judge("D-36", std::string(cdi.Find(id).status().message()));
     }
     if (device.cdi_ids.empty()) continue;
     const auto place = std::tuple(claim.uid, device.pool, device.device, device.share_id.value_or(""));
@@ -182,6 +181,16 @@ std::vector<Want> Session::Wants(std::size_t most) const {
     for (std::size_t i = 0; i < room; ++i) wants.push_back(WantOf(candidate, Cat("r", wants.size())));
   }
   return wants;
+}
+
+void Session::SpecsAreTaken(const ClaimReference& claim) {
+  const std::lock_guard lock(mutex_);
+  specs_taken_.insert(claim.uid);
+}
+
+bool Session::IsTaken(const ClaimReference& claim) {
+  const std::lock_guard lock(mutex_);
+  return specs_taken_.contains(claim.uid);
 }
 
 void Session::Remember(const ClaimReference& claim, const ClaimSpec& spec) {

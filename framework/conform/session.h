@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -63,6 +64,8 @@ class Session {
   Want WantOf(const Candidate& candidate, const std::string& request) const;
   // Up to `most` results that can be granted side by side: exclusive devices, or shares where there is none.
   std::vector<Want> Wants(std::size_t most) const;
+  // D-36 asks no more for the specs of this claim: another rule does.
+  void SpecsAreTaken(const ClaimReference& claim);
   void Remember(const ClaimReference& claim, const ClaimSpec& spec);
 
   void Skip(std::initializer_list<std::string_view> rules, const std::string& why);
@@ -70,9 +73,11 @@ class Session {
  private:
   void LookAtEntries(const std::vector<ClaimReference>& claims, const Reply& reply, std::string_view method);
   void LookAtDevices(const ClaimReference& claim, const ClaimSpec& spec, const std::vector<Device>& devices, Version version);
+  bool IsTaken(const ClaimReference& claim);
   void LookAtCdi(const ClaimReference& claim, const std::vector<Device>& devices);
 
   std::mutex mutex_;
+  std::set<std::string> specs_taken_;                                                                   // claim UIDs
   std::map<std::string, ClaimSpec> specs_;                                                             // by UID
   std::map<std::string, std::tuple<std::string, std::string, std::string, std::string>> first_ids_;    // first CDI id → UID, pool, device, share
 };
