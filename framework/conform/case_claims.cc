@@ -25,11 +25,14 @@ std::set<DeviceKey> Addresses(const std::vector<Device>& devices) {
 void ExamineLostSpec(Session& session, Claims& claims, const ClaimReference& claim, const std::vector<Device>& devices) {
   const std::vector<std::string> ids = OwnCdiIds(claim, devices);
   if (ids.empty()) return session.Skip({"D-37"}, "no CDI id names the claim's UID: there is no spec of its own to take away");
+  bool taken = false;
   for (const std::string& id : ids) {
     const absl::StatusOr<std::string> file = session.cdi.Find(id);
     if (!file.ok()) continue;  // D-36, or taken with another id
+    taken = true;
     if (const absl::Status removed = RemoveFile(*file); !removed.ok()) return session.Skip({"D-37"}, std::string(removed.message()));
   }
+  if (!taken) return session.Skip({"D-37"}, "no spec with the claim's CDI ids was found (D-36)");
   session.SpecsAreTaken(claim);
   const Reply again = claims.Prepare(claim);
   if (const std::string problem = NotGranted(again, claim); !problem.empty()) return session.report.Fail("D-37", problem);

@@ -50,20 +50,22 @@ std::string ServiceProblem(Session& session, Version version) {
   return absent ? std::string(called.message()) : "";
 }
 
-void JudgeVersions(Session& session) {
+void JudgeVersions(Session& session, bool is_reachable) {
   const Info& info = session.info;
   const bool stable = Lists(info, "v1.DRAPlugin"), beta = Lists(info, "v1beta1.DRAPlugin");
   session.report.Judge("D-4", stable || beta ? "" : Listed(info));
   const auto first = std::find_if(info.versions.begin(), info.versions.end(), [](const std::string& v) { return v == "v1.DRAPlugin" || v == "v1beta1.DRAPlugin"; });
-  const auto unlisted = [&](Version version) { return ServiceProblem(session, version).empty() ? "; it is served all the same" : ""; };
+  const auto unlisted = [&](Version version) { return is_reachable && ServiceProblem(session, version).empty() ? "; it is served all the same" : ""; };
   session.report.Judge("D-5", !stable ? Cat(Listed(info), unlisted(Version::kV1)) : *first != "v1.DRAPlugin" ? Listed(info) : "");
   session.report.Judge("D-6", beta ? "" : Cat(Listed(info), unlisted(Version::kV1Beta1)));
   for (const Version version : {Version::kV1, Version::kV1Beta1}) {
     if (!Lists(info, ServiceName(version))) continue;
     session.versions.push_back(version);
+    if (!is_reachable) continue;
     const std::string problem = ServiceProblem(session, version);
     session.report.Judge("D-7", problem.empty() ? "" : Cat(ServiceName(version), ": ", problem));
   }
+  if (!is_reachable) session.Skip({"D-7"}, "nobody listens at the endpoint");
   if (session.versions.empty()) session.Skip({"D-7"}, Listed(info));
 }
 
@@ -80,7 +82,7 @@ bool ExamineRegistration(Session& session) {
   const std::string endpoint = EndpointProblem(session.endpoint);
   endpoint.empty() ? report.Pass("D-8", Cat(session.endpoint, ", ", session.endpoint.size(), " bytes")) : report.Fail("D-8", endpoint);
   session.Connect();
-  JudgeVersions(session);
+  JudgeVersions(session, endpoint.empty());
   const absl::Status notified = Registration(session.registration_socket).Notify("", DeadlineIn(5s));
   report.Judge("D-9", std::string(notified.message()));
   const absl::StatusOr<Info> again = Registration(session.registration_socket).GetInfo(DeadlineIn(10s));
