@@ -12,7 +12,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FRAMEWORK = ROOT / "framework"
 ORDER = ["base runner", "telemetry", "model", "capacity config cdi metadata store backend", "inventory", "claims slices health",
-         "kube local dra admin proof", "host ctl"]
+         "kube local dra admin proof", "host ctl conform"]
 LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms.split()}
 
 

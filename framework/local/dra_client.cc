@@ -5,8 +5,6 @@
 #include <type_traits>
 #include <utility>
 
-#include <absl/strings/ascii.h>
-#include <absl/strings/escaping.h>
 #include <absl/strings/match.h>
 #include <absl/strings/str_join.h>
 #include <grpcpp/grpcpp.h>
@@ -14,67 +12,17 @@
 #include "base/files.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "k8s.io/kubelet/pkg/apis/dra/v1/api.grpc.pb.h"
-#include "k8s.io/kubelet/pkg/apis/dra/v1beta1/api.grpc.pb.h"
 #include "k8s.io/kubelet/pkg/apis/pluginregistration/v1/api.grpc.pb.h"
+#include "local/wire.h"
 #include "telemetry/log.h"
 
 namespace tranche::local {
 namespace {
 
-namespace v1 = k8s::io::kubelet::pkg::apis::dra::v1;
-namespace v1beta1 = k8s::io::kubelet::pkg::apis::dra::v1beta1;
-
 constexpr std::string_view kV1Service = "v1.DRAPlugin";
 constexpr std::string_view kV1Beta1Service = "v1beta1.DRAPlugin";
 // The kubelet gives GetInfo one second; a dead socket refuses at once.
 constexpr std::chrono::milliseconds kRegistrationTime = std::chrono::seconds(2);
-constexpr int kMaxMessageBytes = 64 * 1024 * 1024;
-
-struct V1 {
-  using Stub = v1::DRAPlugin::Stub;
-  using PrepareRequest = v1::NodePrepareResourcesRequest;
-  using PrepareResponse = v1::NodePrepareResourcesResponse;
-  using UnprepareRequest = v1::NodeUnprepareResourcesRequest;
-  using UnprepareResponse = v1::NodeUnprepareResourcesResponse;
-};
-struct V1Beta1 {
-  using Stub = v1beta1::DRAPlugin::Stub;
-  using PrepareRequest = v1beta1::NodePrepareResourcesRequest;
-  using PrepareResponse = v1beta1::NodePrepareResourcesResponse;
-  using UnprepareRequest = v1beta1::NodeUnprepareResourcesRequest;
-  using UnprepareResponse = v1beta1::NodeUnprepareResourcesResponse;
-};
-
-std::string SocketUri(std::string_view path) {
-  std::string uri = "unix:";
-  for (const char c : path) {
-    if (absl::ascii_isalnum(static_cast<unsigned char>(c)) || std::string_view("/-._~").find(c) != std::string_view::npos) {
-      uri.push_back(c);
-    } else {
-      Append(uri, "%", absl::BytesToHexString(std::string(1, c)));
-    }
-  }
-  return uri;
-}
-
-// Each channel gets its own connection: gRPC would share one between equal targets, back-off of an earlier failure included.
-std::shared_ptr<grpc::Channel> OpenChannel(const std::string& socket) {
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  return grpc::CreateCustomChannel(SocketUri(socket), grpc::InsecureChannelCredentials(), arguments);
-}
-
-std::chrono::system_clock::time_point ToWall(Deadline deadline) {
-  return std::chrono::system_clock::now() + std::chrono::duration_cast<std::chrono::microseconds>(deadline - std::chrono::steady_clock::now());
-}
-
-absl::Status FromGrpc(const grpc::Status& status, std::string_view what) {
-  if (status.ok()) return absl::OkStatus();
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), Cat(what, ": ", status.error_message()));
-}
 
 // "RESOURCE_EXHAUSTED: …" as Tranche writes it becomes that code again; any other text is Unknown.
 absl::Status FromClaimError(const std::string& error) {
@@ -84,18 +32,6 @@ absl::Status FromClaimError(const std::string& error) {
     if (absl::StartsWith(error, prefix)) return absl::Status(candidate, error.substr(prefix.size()));
   }
   return absl::UnknownError(error);
-}
-
-template <typename Request>
-Request MakeRequest(const std::vector<ClaimReference>& references) {
-  Request request;
-  for (const ClaimReference& reference : references) {
-    auto& claim = *request.add_claims();
-    claim.set_namespace_(reference.namespace_name);
-    claim.set_name(reference.name);
-    claim.set_uid(reference.uid);
-  }
-  return request;
 }
 
 template <typename Entry>
@@ -212,9 +148,9 @@ class DraClient::Impl {
   Impl(const std::string& endpoint, bool beta) {
     const std::shared_ptr<grpc::Channel> channel = OpenChannel(endpoint);
     if (beta) {
-      beta_ = v1beta1::DRAPlugin::NewStub(channel);
+      beta_ = V1Beta1::Service::NewStub(channel);
     } else {
-      stable_ = v1::DRAPlugin::NewStub(channel);
+      stable_ = V1::Service::NewStub(channel);
     }
   }
   claims::PrepareAnswers Prepare(const std::vector<ClaimReference>& references, Deadline deadline) const {
@@ -225,8 +161,8 @@ class DraClient::Impl {
   }
 
  private:
-  std::unique_ptr<v1::DRAPlugin::Stub> stable_;
-  std::unique_ptr<v1beta1::DRAPlugin::Stub> beta_;
+  std::unique_ptr<V1::Stub> stable_;
+  std::unique_ptr<V1Beta1::Stub> beta_;
 };
 
 absl::StatusOr<std::unique_ptr<DraClient>> DraClient::Connect(const Plugin& plugin, ProtocolVersion version) {
