@@ -86,7 +86,7 @@ soak: ## 500 pods in a loop and an API server that is away for two minutes, on a
 
 format: ## format the sources in place
 	@tools/setup --with-clang
-	@git ls-files '*.cc' '*.h' '*.hpp' | xargs clang-format-14 -i
+	@git ls-files '*.cc' '*.h' '*.hpp' '*.c' | xargs clang-format-14 -i
 
 lint: build/dev/build.ninja check-includes ## clang-tidy on the files that differ from the last commit, or LINT_FILES
 	@tools/setup --with-clang

@@ -29,8 +29,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr double kHeadroomFactor = 3;
-const std::vector<ClaimSpec> kClaims = {
-    {"team-a", "small", "50M"}, {"team-b", "medium", "100M"}, {"team-c", "large", "200M"}, {"team-d", "odd", "55M"}};
+const std::vector<ClaimSpec> kClaims = {{"team-a", "small", "50M"}, {"team-b", "medium", "100M"}, {"team-c", "large", "200M"}, {"team-d", "odd", "55M"}};
 const std::vector<std::int64_t> kLimits = {50'000'000, 100'000'000, 200'000'000, 60'000'000};  // 55M is rounded up to the step of 10M
 
 struct RefusalCase {
@@ -95,8 +94,9 @@ class Demo {
 
 absl::StatusOr<double> Demo::Headroom(const proof::Network& plain, proof::Direction direction) const {
   const proof::Share& pod = plain.shares.front();
-  TRANCHE_ASSIGN_OR_RETURN(proof::TrafficRun run, proof::TrafficRun::Start(plain.peer, {{pod.network_namespace, pod.address, proof::Traffic::kTcp, direction, 0}},
-                                                                           milliseconds(2000)));
+  TRANCHE_ASSIGN_OR_RETURN(
+      proof::TrafficRun run,
+      proof::TrafficRun::Start(plain.peer, {{pod.network_namespace, pod.address, proof::Traffic::kTcp, direction, 0}}, milliseconds(2000)));
   std::this_thread::sleep_for(milliseconds(300));
   const auto begin = Clock::now();
   TRANCHE_ASSIGN_OR_RETURN(const proof::InterfaceBytes before, proof::ReadInterfaceBytes(network_.peer(), "eth0"));
@@ -145,8 +145,8 @@ absl::Status Demo::ShowRefusals() {
       continue;
     }
     Say(absl::StrCat("  ", item.claim.Path(), ", ", item.claim.asked, " (", item.why, "): ", *reason));
-    refusals_.push_back(json::object{
-        {"tenant", item.claim.tenant}, {"claim", item.claim.name}, {"asked", item.claim.asked}, {"case", item.why}, {"reason", *reason}});
+    refusals_.push_back(
+        json::object{{"tenant", item.claim.tenant}, {"claim", item.claim.name}, {"asked", item.claim.asked}, {"case", item.why}, {"reason", *reason}});
   }
   return absl::OkStatus();
 }
@@ -210,11 +210,16 @@ absl::Status Demo::KillAndRestart() {
     recovered.emplace_back(shares_.shares[i].share_id);
     if (shares_.shares[i].share_id != before.shares[i].share_id) Fail(before.shares[i].name + ": not the same share after the restart");
   }
-  restart_ = {{"signal", "SIGKILL"}, {"outageMs", outage_ms}, {"sharesBefore", before.shares.size()}, {"recovered", std::move(recovered)},
-              {"percentOfLimit", std::move(percent)}, {"worstWindowPercent", std::move(worst)}};
+  restart_ = {{"signal", "SIGKILL"},
+              {"outageMs", outage_ms},
+              {"sharesBefore", before.shares.size()},
+              {"recovered", std::move(recovered)},
+              {"percentOfLimit", std::move(percent)},
+              {"worstWindowPercent", std::move(worst)}};
   std::vector<std::string> held;
   for (const proof::Measurement& item : measured) held.push_back(absl::StrFormat("%.1f %%", item.percent_of_limit));
-  Say(absl::StrCat("  back after ", outage_ms, " ms with the same ", shares_.shares.size(), " shares; they carried ", absl::StrJoin(held, ", "), " of their limits"));
+  Say(absl::StrCat("  back after ", outage_ms, " ms with the same ", shares_.shares.size(), " shares; they carried ", absl::StrJoin(held, ", "),
+                   " of their limits"));
   return absl::OkStatus();
 }
 
@@ -267,10 +272,13 @@ absl::Status Demo::WriteReport(const std::string& path) const {
   report["refusals"] = refusals_;
   report["restart"] = restart_;
   report["leftovers"] = leftovers_;
-  report["headroom"] = {{"upBitsPerSecond", std::round(headroom_up_)}, {"downBitsPerSecond", std::round(headroom_down_)},
+  report["headroom"] = {{"upBitsPerSecond", std::round(headroom_up_)},
+                        {"downBitsPerSecond", std::round(headroom_down_)},
                         {"timesSumOfLimits", Rounded(std::min(headroom_up_, headroom_down_) / static_cast<double>(SumOfLimits()))}};
-  report["unshapedNeighbour"] = {{"quietP99Ms", Rounded(unshaped_.quiet.p99_ms)}, {"floodedP99Ms", Rounded(unshaped_.flooded.p99_ms)},
-                                 {"shiftMs", Rounded(unshaped_.shift_ms)}, {"rounds", unshaped_.rounds}};
+  report["unshapedNeighbour"] = {{"quietP99Ms", Rounded(unshaped_.quiet.p99_ms)},
+                                 {"floodedP99Ms", Rounded(unshaped_.flooded.p99_ms)},
+                                 {"shiftMs", Rounded(unshaped_.shift_ms)},
+                                 {"rounds", unshaped_.rounds}};
   json::array failures;
   for (const std::string& failure : failures_) failures.emplace_back(failure);
   report["failures"] = std::move(failures);

@@ -35,8 +35,7 @@ void RunIgnoringErrors(const std::string& line) { static_cast<void>(RunLines({li
 absl::StatusOr<std::string> Tool(const std::vector<std::string>& arguments) {
   TRANCHE_ASSIGN_OR_RETURN(const proof::Finished finished, proof::RunCommand({arguments, "", ""}, std::chrono::seconds(20)));
   if (finished.exit_code == 0) return finished.output;
-  return absl::FailedPreconditionError(
-      absl::StrCat(absl::StrJoin(arguments, " "), ": exit code ", finished.exit_code, ": ", finished.output));
+  return absl::FailedPreconditionError(absl::StrCat(absl::StrJoin(arguments, " "), ": exit code ", finished.exit_code, ": ", finished.output));
 }
 
 absl::StatusOr<std::vector<std::string>> Interfaces(const std::string& network_namespace) {
@@ -100,7 +99,8 @@ absl::Status PlainBridge::Create() const {
 absl::Status PlainBridge::AddFifo(std::int64_t bits_per_second) const {
   // 25 ms of queue would be the usual advice; a plain FIFO of a switch or NIC is longer.
   const std::int64_t queue_bytes = bits_per_second / 8 / 20;
-  return RunLines({absl::StrCat("tc -n ", network_.node(), " qdisc add dev ", kUplink, " root tbf rate ", bits_per_second, "bit burst 60000 limit ", queue_bytes)});
+  return RunLines(
+      {absl::StrCat("tc -n ", network_.node(), " qdisc add dev ", kUplink, " root tbf rate ", bits_per_second, "bit burst 60000 limit ", queue_bytes)});
 }
 
 void PlainBridge::Remove() const {

@@ -48,7 +48,8 @@ drivers:
 std::string Manifest(const ClaimSpec& claim) {
   return absl::StrCat("apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {namespace: ", claim.tenant, ", name: ", claim.name,
                       "}\nspec:\n  devices:\n    requests:\n    - name: nic\n      exactly:\n        deviceClassName: vnic-shared\n"
-                      "        capacity:\n          requests:\n            bandwidth: \"", claim.asked, "\"\n");
+                      "        capacity:\n          requests:\n            bandwidth: \"",
+                      claim.asked, "\"\n");
 }
 
 std::string WithoutPrefix(std::string text, const std::string& prefix) { return text.rfind(prefix, 0) == 0 ? text.substr(prefix.size()) : text; }
@@ -62,17 +63,15 @@ std::string Trimmed(std::string text) {
 
 absl::Status Node::Configure() const {
   TRANCHE_RETURN_IF_ERROR(MakeDirectories(directory_, 0750));
-  const std::string text = absl::StrReplaceAll(
-      kConfiguration, {{"$UPLINK", kUplink}, {"$SUBNET", kSubnet}, {"$PEER", kPeerAddress}, {"$PROGRAMS", programs_}});
+  const std::string text = absl::StrReplaceAll(kConfiguration, {{"$UPLINK", kUplink}, {"$SUBNET", kSubnet}, {"$PEER", kPeerAddress}, {"$PROGRAMS", programs_}});
   return WriteFileAtomically(directory_ + "/host.yaml", text, 0640, Durability::kVisible);
 }
 
 absl::Status Node::Start() {
   // `ip netns exec` also shows the namespace's own /sys; it becomes the program itself, so the pid is tranched's.
   TRANCHE_ASSIGN_OR_RETURN(proof::Process process,
-                           proof::Process::Start({{"ip", "netns", "exec", network_namespace_, programs_ + "/tranched", "--local", directory_,
-                                                   "--config", directory_ + "/host.yaml", "--backend-directory", programs_ + "/../backends",
-                                                   "--node-name", "demo-node"},
+                           proof::Process::Start({{"ip", "netns", "exec", network_namespace_, programs_ + "/tranched", "--local", directory_, "--config",
+                                                   directory_ + "/host.yaml", "--backend-directory", programs_ + "/../backends", "--node-name", "demo-node"},
                                                   "",
                                                   directory_ + "/tranched.log"}));
   process_ = std::move(process);

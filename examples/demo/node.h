@@ -15,7 +15,7 @@
 namespace tranche::demo {
 
 struct ClaimSpec {
-  std::string tenant, name, asked;   // namespace, claim, bandwidth
+  std::string tenant, name, asked;  // namespace, claim, bandwidth
   std::string Path() const { return tenant + "/" + name; }
 };
 
@@ -25,15 +25,15 @@ class Node {
   Node(std::string programs, std::string directory, std::string network_namespace)
       : programs_(std::move(programs)), directory_(std::move(directory)), network_namespace_(std::move(network_namespace)) {}
 
-  absl::Status Configure() const;              // writes DIR/host.yaml
+  absl::Status Configure() const;  // writes DIR/host.yaml
   // Returns when it serves. The error carries the end of its log.
   absl::Status Start();
-  void Kill();                                 // SIGKILL, as a crash
-  absl::Status Stop();                         // SIGTERM; an error when it does not end cleanly
+  void Kill();          // SIGKILL, as a crash
+  absl::Status Stop();  // SIGTERM; an error when it does not end cleanly
 
   // One tranchectl command inside the node's namespace.
   absl::StatusOr<proof::Finished> Try(const std::vector<std::string>& arguments) const;
-  absl::StatusOr<std::string> Ctl(const std::vector<std::string>& arguments) const;   // an error unless it exits with 0
+  absl::StatusOr<std::string> Ctl(const std::vector<std::string>& arguments) const;  // an error unless it exits with 0
   absl::StatusOr<boost::json::value> CtlJson(const std::vector<std::string>& arguments) const;
 
   absl::Status Apply(const ClaimSpec& claim) const;
@@ -41,7 +41,7 @@ class Node {
   absl::Status Grant(const ClaimSpec& claim, const std::string& pod_namespace) const;
   // Why the claim is refused; an error when it is granted. It is deleted again.
   absl::StatusOr<std::string> Refusal(const ClaimSpec& claim) const;
-  absl::Status Release(const ClaimSpec& claim) const;   // unprepare and delete; repeatable
+  absl::Status Release(const ClaimSpec& claim) const;  // unprepare and delete; repeatable
 
   const std::string& directory() const { return directory_; }
   const std::string& network_namespace() const { return network_namespace_; }

@@ -34,9 +34,7 @@ absl::StatusOr<int> Connect(const std::string& path) {
   return absl::UnavailableError(Cat("no host answers on ", path, " (", std::strerror(code), "); start tranched, or name its socket with --socket"));
 }
 
-std::chrono::milliseconds Left(Deadline deadline) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-}
+std::chrono::milliseconds Left(Deadline deadline) { return std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()); }
 
 }  // namespace
 

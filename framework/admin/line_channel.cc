@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <cstring>
 
-
 #include "base/status.h"
 #include "base/text.h"
 

@@ -32,7 +32,7 @@ class LineChannel {
 
   int fd_;
   int wake_fd_;
-  std::string buffer_;      // received, not yet returned
+  std::string buffer_;       // received, not yet returned
   std::size_t scanned_ = 0;  // bytes of buffer_ known to hold no newline
 };
 

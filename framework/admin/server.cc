@@ -187,9 +187,7 @@ class AdminServer::Impl {
     if (method == options_.methods.end()) return absl::UnimplementedError(Cat("the host has no admin method \"", name, "\""));
     try {
       return method->second(params);
-    } catch (const std::exception& error) {
-      return absl::InvalidArgumentError(Cat("admin method ", name, ": ", error.what()));
-    }
+    } catch (const std::exception& error) { return absl::InvalidArgumentError(Cat("admin method ", name, ": ", error.what())); }
   }
 
   const ServerOptions options_;

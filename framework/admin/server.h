@@ -22,11 +22,11 @@ using Method = std::function<absl::StatusOr<boost::json::value>(const boost::jso
 using Methods = std::map<std::string, Method>;
 
 struct ServerOptions {
-  std::string path;                 // its directory exists
+  std::string path;  // its directory exists
   Methods methods;
-  std::size_t max_connections = 64;  // one more is told so and closed
-  std::chrono::milliseconds idle_timeout = std::chrono::seconds(60);   // between requests
-  std::chrono::milliseconds io_timeout = std::chrono::seconds(10);     // for one line in or out
+  std::size_t max_connections = 64;                                   // one more is told so and closed
+  std::chrono::milliseconds idle_timeout = std::chrono::seconds(60);  // between requests
+  std::chrono::milliseconds io_timeout = std::chrono::seconds(10);    // for one line in or out
 };
 
 class AdminServer {

@@ -121,11 +121,21 @@ std::string DamageOf(const AuditRecord& record) {
   constexpr std::int64_t kFirstSecond = 1'577'836'800, kLastSecond = 7'258'118'400;  // 2020 and 2200
   const std::int64_t second = std::chrono::duration_cast<std::chrono::seconds>(record.at.time_since_epoch()).count();
   if (second < kFirstSecond || second > kLastSecond) return "its time cannot be";
-  const std::pair<const char*, const std::string*> texts[] = {
-      {"actor", &record.actor},       {"action", &record.action}, {"tenant", &record.tenant}, {"claim", &record.claim},
-      {"claimUID", &record.claim_uid}, {"request", &record.request}, {"driver", &record.driver}, {"pool", &record.pool},
-      {"device", &record.device},     {"shareID", &record.share_id}, {"capacity", &record.capacity}, {"policyVersion", &record.policy_version},
-      {"allocationVersion", &record.allocation_version}, {"outcome", &record.outcome}, {"message", &record.message}};
+  const std::pair<const char*, const std::string*> texts[] = {{"actor", &record.actor},
+                                                              {"action", &record.action},
+                                                              {"tenant", &record.tenant},
+                                                              {"claim", &record.claim},
+                                                              {"claimUID", &record.claim_uid},
+                                                              {"request", &record.request},
+                                                              {"driver", &record.driver},
+                                                              {"pool", &record.pool},
+                                                              {"device", &record.device},
+                                                              {"shareID", &record.share_id},
+                                                              {"capacity", &record.capacity},
+                                                              {"policyVersion", &record.policy_version},
+                                                              {"allocationVersion", &record.allocation_version},
+                                                              {"outcome", &record.outcome},
+                                                              {"message", &record.message}};
   for (const auto& [name, text] : texts) {
     if (!IsUtf8(*text)) return Cat("its ", name, " is no text");
   }
@@ -153,9 +163,9 @@ json::value EncodeAuditRecord(const AuditRecord& stored) {
   AuditRecord record = stored;
   const std::string damage = DamageOf(stored);
   if (!damage.empty()) {
-    for (std::string* text : {&record.actor, &record.action, &record.tenant, &record.claim, &record.claim_uid, &record.request, &record.driver, &record.pool,
-                              &record.device, &record.share_id, &record.capacity, &record.policy_version, &record.allocation_version, &record.outcome,
-                              &record.message}) {
+    for (std::string* text :
+         {&record.actor, &record.action, &record.tenant, &record.claim, &record.claim_uid, &record.request, &record.driver, &record.pool, &record.device,
+          &record.share_id, &record.capacity, &record.policy_version, &record.allocation_version, &record.outcome, &record.message}) {
       *text = Readable(*text);
     }
   }
@@ -181,9 +191,8 @@ json::value EncodeAuditRecord(const AuditRecord& stored) {
 
 absl::StatusOr<json::value> ViewClaims(store::Store& store, const ClaimFilter& filter) {
   json::array views;
-  TRANCHE_RETURN_IF_ERROR(ForEachClaim(store, filter, [&](const store::ClaimRow& claim, const std::vector<store::ShareRow>& shares) {
-    views.push_back(EncodeClaimView(claim, shares));
-  }));
+  TRANCHE_RETURN_IF_ERROR(ForEachClaim(
+      store, filter, [&](const store::ClaimRow& claim, const std::vector<store::ShareRow>& shares) { views.push_back(EncodeClaimView(claim, shares)); }));
   return json::object{{"claims", std::move(views)}};
 }
 

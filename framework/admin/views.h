@@ -13,8 +13,8 @@ namespace tranche::admin {
 
 // Filters of `claims` and `shares`; empty: any.
 struct ClaimFilter {
-  std::string claim;      // UID, "namespace/name" or a name
-  std::string tenant;     // namespace
+  std::string claim;   // UID, "namespace/name" or a name
+  std::string tenant;  // namespace
 };
 absl::StatusOr<ClaimFilter> DecodeClaimFilter(const boost::json::value& params);
 bool Matches(const ClaimFilter& filter, const store::ClaimRow& row);

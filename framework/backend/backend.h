@@ -23,13 +23,13 @@ struct PrepareItem {
   ShareKey key;
   std::string physical;
   Mode mode = Mode::kShare;
-  Quantities consumed;              // the claim's own figures, already checked by the host
-  std::string state;                // what the backend returned last time, "" at first
-  std::string configuration;        // merged class and claim parameters, a JSON object
+  Quantities consumed;        // the claim's own figures, already checked by the host
+  std::string state;          // what the backend returned last time, "" at first
+  std::string configuration;  // merged class and claim parameters, a JSON object
   std::string policy_version;
   std::string claim_namespace, claim_name;
   std::vector<std::string> pod_uids;
-  int result_index = 0;             // position among the claim's results of this driver
+  int result_index = 0;  // position among the claim's results of this driver
 };
 
 struct PrepareOutcome {
@@ -51,18 +51,18 @@ struct UnprepareOutcome {
 // Events from a backend's own threads. Callbacks return quickly and do not call the backend back.
 struct Events {
   std::function<void()> devices_changed;
-  std::function<void(const ShareKey&)> share_lost;        // something applied vanished: reconcile
-  std::function<void(const std::string& json)> health;    // report_health payload
+  std::function<void(const ShareKey&)> share_lost;      // something applied vanished: reconcile
+  std::function<void(const std::string& json)> health;  // report_health payload
   // Of a backend in a process of its own: why it does not answer, then OK once it does again; devices and shares want a look then.
   std::function<void(const absl::Status&)> availability;
 };
 
 // Of a backend in a process of its own.
 struct ProcessStatus {
-  int pid = 0;                      // 0 while none runs
-  std::string version;              // what the library says of itself
+  int pid = 0;          // 0 while none runs
+  std::string version;  // what the library says of itself
   std::int64_t restarts = 0;
-  std::vector<int> stuck;           // processes that survive SIGKILL; never used again
+  std::vector<int> stuck;  // processes that survive SIGKILL; never used again
 };
 
 // How often the backend's own prepare was called, and the time spent inside it: without the host's checks of what goes in and comes out.
@@ -75,14 +75,14 @@ struct CallTimes {
 class Backend {
  public:
   virtual ~Backend() = default;
-  virtual const std::string& name() const = 0;            // as configured
+  virtual const std::string& name() const = 0;  // as configured
   virtual absl::StatusOr<std::vector<PhysicalDevice>> Discover(Deadline deadline) = 0;
   // One outcome per item, in the order of items. Idempotent by key.
   virtual std::vector<PrepareOutcome> Prepare(const std::vector<PrepareItem>& items, Deadline deadline) = 0;
   virtual std::vector<UnprepareOutcome> Unprepare(const std::vector<UnprepareItem>& items, Deadline deadline) = 0;
   // What the kernel or hardware has now, orphans of ours included.
   virtual absl::StatusOr<std::vector<AppliedShare>> ListPrepared(Deadline deadline) = 0;
-  virtual CallTimes PrepareTimes() const { return {}; }  // since it was created
+  virtual CallTimes PrepareTimes() const { return {}; }                       // since it was created
   virtual std::map<std::string, std::int64_t> Metrics() const { return {}; }  // what it recorded with record_metric: the last values
   // Not OK while calls are refused (Unavailable) because its process ended or hangs: what is known of its devices is of before.
   virtual absl::Status Availability() const { return absl::OkStatus(); }

@@ -123,9 +123,7 @@ class CheckedBackend : public Backend {
     for (const std::string& text : record.shares) {
       // An incomplete list would make reconcile undo what it cannot see: one bad share fails the call.
       absl::StatusOr<AppliedShare> share = ReadShare(text);
-      if (!share.ok()) {
-        return absl::InternalError(absl::StrCat(Where("list_prepared"), ": invalid share: ", std::string(share.status().message())));
-      }
+      if (!share.ok()) { return absl::InternalError(absl::StrCat(Where("list_prepared"), ": invalid share: ", std::string(share.status().message()))); }
       shares.push_back(*std::move(share));
     }
     Sweep(deadline);
@@ -178,8 +176,8 @@ class CheckedBackend : public Backend {
     if (!outcome.status.ok()) return;
     const auto share = answers.shares.find(outcome.key);
     if (share == answers.shares.end()) {
-      outcome.status = absl::InternalError(absl::StrCat(Where("prepare", outcome.key), ": said OK without a valid share",
-                                                        answers.violation.empty() ? "" : "; ", answers.violation));
+      outcome.status = absl::InternalError(
+          absl::StrCat(Where("prepare", outcome.key), ": said OK without a valid share", answers.violation.empty() ? "" : "; ", answers.violation));
       return;
     }
     outcome.share = *share->second;

@@ -12,8 +12,7 @@
 namespace tranche::backend {
 namespace {
 
-constexpr std::array<std::string_view, 6> kHookNames = {"prestart",       "createRuntime", "createContainer",
-                                                        "startContainer", "poststart",     "poststop"};
+constexpr std::array<std::string_view, 6> kHookNames = {"prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"};
 constexpr std::size_t kInterfaceNameLimit = 15;
 
 // Absolute, without "//", "." or "..", NUL or a trailing separator: a prefix comparison then means what it says.
@@ -38,20 +37,17 @@ bool IsUnder(std::string_view path, std::string_view prefix) {
 }
 
 absl::Status CheckPath(std::string_view what, const std::string& path, const std::vector<std::string>& prefixes, std::string_view key) {
-  if (!IsNormalised(path)) {
-    return absl::PermissionDeniedError(absl::StrCat(std::string(what), " \"", path, "\" is not an absolute, normalised path"));
-  }
+  if (!IsNormalised(path)) { return absl::PermissionDeniedError(absl::StrCat(std::string(what), " \"", path, "\" is not an absolute, normalised path")); }
   for (const std::string& prefix : prefixes) {
     if (IsUnder(path, prefix)) return absl::OkStatus();
   }
-  return absl::PermissionDeniedError(absl::StrCat(std::string(what), " ", path, " is not allowed; add its directory to allowEdits.",
-                                                  std::string(key), " of the backend if it should be"));
+  return absl::PermissionDeniedError(
+      absl::StrCat(std::string(what), " ", path, " is not allowed; add its directory to allowEdits.", std::string(key), " of the backend if it should be"));
 }
 
 absl::Status CheckContainerPath(std::string_view what, const std::string& path) {
   if (IsNormalised(path)) return absl::OkStatus();
-  return absl::PermissionDeniedError(absl::StrCat(std::string(what), " has container path \"", path,
-                                                  "\", which is not absolute and normalised"));
+  return absl::PermissionDeniedError(absl::StrCat(std::string(what), " has container path \"", path, "\", which is not absolute and normalised"));
 }
 
 absl::Status CheckDeviceNode(const DeviceNode& node, const EditAllowList& allowed) {
@@ -98,12 +94,11 @@ bool IsInterfaceName(std::string_view name) {
 
 absl::Status CheckNetDevice(const NetDevice& device, const EditAllowList& allowed) {
   if (!IsInterfaceName(device.host_name) || !IsInterfaceName(device.name)) {
-    return absl::PermissionDeniedError(absl::StrCat("network device \"", device.host_name, "\" → \"", device.name,
-                                                    "\" is not a pair of interface names"));
+    return absl::PermissionDeniedError(absl::StrCat("network device \"", device.host_name, "\" → \"", device.name, "\" is not a pair of interface names"));
   }
   if (allowed.net_devices) return absl::OkStatus();
-  return absl::PermissionDeniedError(absl::StrCat("moving network device ", device.host_name,
-                                                  " into the container is not allowed; set allowEdits.netDevices of the backend if it should be"));
+  return absl::PermissionDeniedError(
+      absl::StrCat("moving network device ", device.host_name, " into the container is not allowed; set allowEdits.netDevices of the backend if it should be"));
 }
 
 }  // namespace

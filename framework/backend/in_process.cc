@@ -52,9 +52,7 @@ absl::Status Invoke(CallRecord& record, const Callable& callable) {
   tranche_code code = TRANCHE_INTERNAL;
   try {
     code = callable(Services::Handle(record));
-  } catch (const std::exception& error) {
-    return StatusOfException(error.what());
-  } catch (...) {
+  } catch (const std::exception& error) { return StatusOfException(error.what()); } catch (...) {
     return StatusOfException("");
   }
   return StatusOfCall(code, record.failed, record.message);
@@ -69,9 +67,7 @@ class InProcessInstance : public Instance {
     if (instance_ == nullptr) return;
     try {
       library_.table.destroy(instance_);
-    } catch (...) {
-      LogError("a backend threw from destroy", {{"backend", name_}});
-    }
+    } catch (...) { LogError("a backend threw from destroy", {{"backend", name_}}); }
   }
   InProcessInstance(const InProcessInstance&) = delete;
   InProcessInstance& operator=(const InProcessInstance&) = delete;
@@ -80,9 +76,7 @@ class InProcessInstance : public Instance {
     TRANCHE_ASSIGN_OR_RETURN(const std::string argument, WriteCreate(options.config, options.runtime_directory));
     CallRecord record(DeadlineIn(options.timeout), limits_);
     tranche_instance* instance = nullptr;
-    TRANCHE_RETURN_IF_ERROR(Invoke(record, [&](tranche_call* call) {
-      return library_.table.create(services_.table(), call, Borrow(argument), &instance);
-    }));
+    TRANCHE_RETURN_IF_ERROR(Invoke(record, [&](tranche_call* call) { return library_.table.create(services_.table(), call, Borrow(argument), &instance); }));
     if (instance == nullptr) return absl::InternalError("said OK without an instance");
     instance_ = instance;
     return absl::OkStatus();
@@ -90,12 +84,9 @@ class InProcessInstance : public Instance {
 
   absl::Status Call(Function function, const std::string& argument, CallRecord& record) override {
     const bool alone = !library_.Concurrent();
-    if (alone && !gate_.Enter(record.deadline)) {
-      return absl::DeadlineExceededError("an earlier call on this backend has not returned; retry");
-    }
-    const absl::Status status = Invoke(record, [&](tranche_call* call) {
-      return function == Function::kPrepare ? TimedPrepare(call, argument) : Dispatch(function, call, argument);
-    });
+    if (alone && !gate_.Enter(record.deadline)) { return absl::DeadlineExceededError("an earlier call on this backend has not returned; retry"); }
+    const absl::Status status =
+        Invoke(record, [&](tranche_call* call) { return function == Function::kPrepare ? TimedPrepare(call, argument) : Dispatch(function, call, argument); });
     if (alone) gate_.Leave();
     return status;
   }

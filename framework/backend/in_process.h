@@ -17,14 +17,14 @@
 namespace tranche::backend {
 
 struct PayloadLimits {
-  std::size_t device_bytes = 64 * 1024;    // one device, share, key or verdict
-  std::size_t call_bytes = 1024 * 1024;    // everything that one call pushes
+  std::size_t device_bytes = 64 * 1024;  // one device, share, key or verdict
+  std::size_t call_bytes = 1024 * 1024;  // everything that one call pushes
 };
 
 struct CreateOptions {
-  std::string name = {};                   // as configured; messages and log lines carry it
-  std::string config = "{}";               // the operator's JSON, checked here against the manifest's schema
-  std::string runtime_directory = {};      // made when absent, 0700
+  std::string name = {};                     // as configured; messages and log lines carry it
+  std::string config = "{}";                 // the operator's JSON, checked here against the manifest's schema
+  std::string runtime_directory = {};        // made when absent, 0700
   std::chrono::milliseconds timeout{30000};  // for create itself
   PayloadLimits limits = {};
 };

@@ -27,8 +27,8 @@ int OpenLocked(const std::string& path) {
   if (fd < 0) return -1;
   struct stat held {};
   struct stat named {};
-  const bool same = ::flock(fd, LOCK_SH | LOCK_NB) == 0 && ::fstat(fd, &held) == 0 && ::stat(path.c_str(), &named) == 0 &&
-                    held.st_ino == named.st_ino && held.st_dev == named.st_dev;
+  const bool same = ::flock(fd, LOCK_SH | LOCK_NB) == 0 && ::fstat(fd, &held) == 0 && ::stat(path.c_str(), &named) == 0 && held.st_ino == named.st_ino &&
+                    held.st_dev == named.st_dev;
   if (same) return fd;
   ::close(fd);
   return -1;
@@ -60,13 +60,14 @@ absl::StatusOr<LibraryCopy> LibraryCopy::Make(const CheckedLibrary& library, con
     if (fd >= 0) break;
     TRANCHE_ASSIGN_OR_RETURN(const std::string content, ReadFile(library.path, kMaxLibraryBytes));
     if (Sha256Hex(content) != library.manifest.sha256) {
-      return absl::FailedPreconditionError(absl::StrCat("backend ", library.manifest.name, ": ", library.path,
-                                                        " was replaced while it was read; it is read again soon"));
+      return absl::FailedPreconditionError(
+          absl::StrCat("backend ", library.manifest.name, ": ", library.path, " was replaced while it was read; it is read again soon"));
     }
     TRANCHE_RETURN_IF_ERROR(WriteFileAtomically(path, content, 0500, Durability::kVisible));
     fd = OpenLocked(path);
   }
-  if (fd < 0) return absl::UnavailableError(absl::StrCat("backend ", library.manifest.name, ": ", path, " cannot be opened and locked: ", std::strerror(errno)));
+  if (fd < 0)
+    return absl::UnavailableError(absl::StrCat("backend ", library.manifest.name, ": ", path, " cannot be opened and locked: ", std::strerror(errno)));
   RemoveUnheld(directory, prefix, name);
   return LibraryCopy(path, fd);
 }

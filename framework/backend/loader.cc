@@ -37,8 +37,8 @@ constexpr std::string_view kArchitecture = "unknown";
 #endif
 
 absl::Status Refuse(Stage stage, absl::StatusCode code, std::string_view name, std::string_view file, std::string_view why) {
-  absl::Status status(code, absl::StrCat("backend ", std::string(name), " refused at stage ", std::string(StageName(stage)), ": ",
-                                         std::string(file), ": ", std::string(why)));
+  absl::Status status(
+      code, absl::StrCat("backend ", std::string(name), " refused at stage ", std::string(StageName(stage)), ": ", std::string(file), ": ", std::string(why)));
   status.SetPayload(std::string(kStageUrl), absl::Cord(std::string(StageName(stage))));
   return status;
 }
@@ -97,8 +97,7 @@ absl::StatusOr<std::string> Digest(int fd) {
 }
 
 bool IsBackendName(std::string_view name) {
-  return !name.empty() && name.size() <= kMaxNameBytes &&
-         name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string_view::npos;
+  return !name.empty() && name.size() <= kMaxNameBytes && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string_view::npos;
 }
 
 // What the manifest and file stages found out about one name.
@@ -134,8 +133,8 @@ absl::Status ReadManifest(const std::string& directory, Candidate& candidate) {
   candidate.manifest = *std::move(manifest);
   if (candidate.manifest.name != candidate.name) return refuse(absl::StrCat("is the manifest of ", candidate.manifest.name));
   if (candidate.manifest.abi_major != TRANCHE_ABI_MAJOR) {
-    return refuse(absl::StrCat("needs ABI ", candidate.manifest.abi_major, ".", candidate.manifest.abi_minor, ", this host serves ",
-                               TRANCHE_ABI_MAJOR, ".x; install the build for it"));
+    return refuse(absl::StrCat("needs ABI ", candidate.manifest.abi_major, ".", candidate.manifest.abi_minor, ", this host serves ", TRANCHE_ABI_MAJOR,
+                               ".x; install the build for it"));
   }
   if (candidate.manifest.arch != kArchitecture) {
     return refuse(absl::StrCat("is for ", candidate.manifest.arch, ", this host is ", std::string(kArchitecture)));
@@ -169,8 +168,7 @@ absl::Status CheckFile(const std::string& directory, Candidate& candidate) {
   absl::StatusOr<std::string> digest = Digest(file.fd());
   if (!digest.ok()) return refuse(std::string(digest.status().message()));
   if (*digest != candidate.manifest.sha256) {
-    return refuse(absl::StrCat("has SHA-256 ", *digest, ", its manifest states ", candidate.manifest.sha256,
-                               "; install library and manifest of one build"));
+    return refuse(absl::StrCat("has SHA-256 ", *digest, ", its manifest states ", candidate.manifest.sha256, "; install library and manifest of one build"));
   }
   return absl::OkStatus();
 }
@@ -183,9 +181,7 @@ absl::Status CheckSymbols(const Candidate& candidate) {
     symbols = info.symbols();
   } catch (const std::exception&) {  // its text says nothing useful
     return refuse("is not a readable ELF library");
-  } catch (...) {
-    return refuse("is not a readable ELF library");
-  }
+  } catch (...) { return refuse("is not a readable ELF library"); }
   if (std::find(symbols.begin(), symbols.end(), TRANCHE_BACKEND_ENTRY) != symbols.end()) return absl::OkStatus();
   for (const std::string& symbol : symbols) {
     if (symbol.starts_with("tranche_backend_v")) {
@@ -219,8 +215,8 @@ absl::StatusOr<std::shared_ptr<LoadedLibrary>> OpenCandidate(const Candidate& ca
   library->version = opened.version;
   library->abi_minor = opened.abi_minor;
   library->table = opened.api;
-  inspection.passed.emplace_back(Stage::kTable, absl::StrCat("ABI ", TRANCHE_ABI_MAJOR, ".", opened.abi_minor, ", ", opened.table_bytes,
-                                                             " bytes, version ", library->version));
+  inspection.passed.emplace_back(
+      Stage::kTable, absl::StrCat("ABI ", TRANCHE_ABI_MAJOR, ".", opened.abi_minor, ", ", opened.table_bytes, " bytes, version ", library->version));
   return library;
 }
 

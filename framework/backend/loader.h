@@ -52,7 +52,7 @@ struct LoadedLibrary {
 // A library that passed what can be known without running any of it: manifest, file, symbols.
 struct CheckedLibrary {
   Manifest manifest;
-  std::string path;             // absolute
+  std::string path;  // absolute
 };
 // The status of a library that the runner refused; `stage` as it names it.
 absl::Status RefusedByRunner(const CheckedLibrary& library, std::string_view stage, std::string_view why);
@@ -84,11 +84,11 @@ class Loader {
 
 // What an operator wants to know about one library.
 struct Inspection {
-  absl::Status status;                            // why it would be refused
+  absl::Status status;                                // why it would be refused
   std::vector<std::pair<Stage, std::string>> passed;  // what each passed stage found
   std::optional<Manifest> manifest;
-  std::shared_ptr<const LoadedLibrary> library;   // set exactly when status is OK
-  std::vector<std::string> functions;             // provided functions of the table
+  std::shared_ptr<const LoadedLibrary> library;  // set exactly when status is OK
+  std::vector<std::string> functions;            // provided functions of the table
 };
 // kFile stops before dlopen: nothing of the library runs. kLoad opens it, so its constructors run.
 enum class InspectDepth { kFile, kLoad };

@@ -43,7 +43,8 @@ absl::StatusOr<ProcessLimits> ReadProcess(const json::object& object) {
   limits.memory_bytes = Amount(object, "memoryMiB", limits.memory_bytes / kMiB) * kMiB;
   limits.open_files = Amount(object, "openFiles", limits.open_files);
   for (const std::string& name : limits.capabilities) {
-    if (!runner::IsCapability(name)) return absl::InvalidArgumentError(absl::StrCat("process.capabilities: ", name, " is not a capability that a backend can have"));
+    if (!runner::IsCapability(name))
+      return absl::InvalidArgumentError(absl::StrCat("process.capabilities: ", name, " is not a capability that a backend can have"));
   }
   for (const std::string& name : limits.system_calls) {
     if (!runner::IsDeniedSystemCall(name)) {
@@ -56,9 +57,7 @@ absl::StatusOr<ProcessLimits> ReadProcess(const json::object& object) {
 }  // namespace
 
 absl::StatusOr<Manifest> ParseManifest(std::string_view text) {
-  if (text.size() > kMaxManifestBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("larger than ", kMaxManifestBytes, " bytes"));
-  }
+  if (text.size() > kMaxManifestBytes) { return absl::InvalidArgumentError(absl::StrCat("larger than ", kMaxManifestBytes, " bytes")); }
   TRANCHE_ASSIGN_OR_RETURN(const json::value value, ParseJson(text));
   TRANCHE_RETURN_IF_ERROR(ValidatePayload("manifest", value));
   const json::object* object = value.if_object();
@@ -73,8 +72,7 @@ absl::StatusOr<Manifest> ParseManifest(std::string_view text) {
   manifest.licence = Text(*object, "licence");
   const std::string abi = Text(*object, "abi");
   const std::size_t dot = abi.find('.');
-  if (dot == std::string::npos || !absl::SimpleAtoi(abi.substr(0, dot), &manifest.abi_major) ||
-      !absl::SimpleAtoi(abi.substr(dot + 1), &manifest.abi_minor)) {
+  if (dot == std::string::npos || !absl::SimpleAtoi(abi.substr(0, dot), &manifest.abi_major) || !absl::SimpleAtoi(abi.substr(dot + 1), &manifest.abi_minor)) {
     return absl::InvalidArgumentError(absl::StrCat("abi ", abi, " is not MAJOR.MINOR"));
   }
   if (manifest.library == "." || manifest.library == "..") return absl::InvalidArgumentError("library is not a file name");
@@ -82,9 +80,7 @@ absl::StatusOr<Manifest> ParseManifest(std::string_view text) {
     TRANCHE_RETURN_IF_ERROR(Annotate(JsonSchema::Compile(*schema).status(), "configSchema"));
     manifest.config_schema = ToJsonText(*schema);
   }
-  if (const json::value* process = object->if_contains("process")) {
-    TRANCHE_ASSIGN_OR_RETURN(manifest.process, ReadProcess(process->get_object()));
-  }
+  if (const json::value* process = object->if_contains("process")) { TRANCHE_ASSIGN_OR_RETURN(manifest.process, ReadProcess(process->get_object())); }
   return manifest;
 }
 

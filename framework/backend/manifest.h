@@ -13,8 +13,8 @@ namespace tranche::backend {
 
 // What a backend's own process may have and use (the manifest's `process`).
 struct ProcessLimits {
-  std::vector<std::string> capabilities;   // "NET_ADMIN"; none by default
-  std::vector<std::string> system_calls;   // of those that are denied otherwise, by the names of runner/sandbox.h
+  std::vector<std::string> capabilities;  // "NET_ADMIN"; none by default
+  std::vector<std::string> system_calls;  // of those that are denied otherwise, by the names of runner/sandbox.h
   std::uint64_t memory_bytes = 512ull * 1024 * 1024;
   std::uint64_t open_files = 512;
   friend bool operator==(const ProcessLimits&, const ProcessLimits&) = default;
@@ -22,10 +22,10 @@ struct ProcessLimits {
 
 struct Manifest {
   std::string name, version;
-  std::string library;        // a file name in the manifest's directory
+  std::string library;  // a file name in the manifest's directory
   int abi_major = 0, abi_minor = 0;
-  std::string arch;           // as uname -m says it
-  std::string sha256;         // lower-case hexadecimal
+  std::string arch;    // as uname -m says it
+  std::string sha256;  // lower-case hexadecimal
   std::string licence;
   std::string config_schema;  // JSON text; "" accepts any object
   ProcessLimits process;

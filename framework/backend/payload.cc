@@ -25,17 +25,11 @@ absl::StatusOr<json::value> ReadChecked(std::string_view text, std::string_view 
 
 json::value WriteItem(const PrepareItem& item) {
   json::object consumed;
-  for (const auto& [name, amount] : item.consumed) {
-    consumed[name] = json::object{{"value", amount.CeilToInt64().value_or(0)}, {"text", amount.ToString()}};
-  }
+  for (const auto& [name, amount] : item.consumed) { consumed[name] = json::object{{"value", amount.CeilToInt64().value_or(0)}, {"text", amount.ToString()}}; }
   json::array pods;
   for (const std::string& uid : item.pod_uids) pods.emplace_back(uid);
-  json::object object{{"key", EncodeShareKey(item.key)},
-                      {"physical", item.physical},
-                      {"mode", std::string(ModeName(item.mode))},
-                      {"consumed", std::move(consumed)},
-                      {"state", item.state},
-                      {"policyVersion", item.policy_version},
+  json::object object{{"key", EncodeShareKey(item.key)}, {"physical", item.physical}, {"mode", std::string(ModeName(item.mode))},
+                      {"consumed", std::move(consumed)}, {"state", item.state},       {"policyVersion", item.policy_version},
                       {"resultIndex", item.result_index}};
   object["configuration"] = item.configuration.empty() ? json::value(json::object()) : ParseJson(item.configuration).value_or(json::object());
   object["claim"] = json::object{{"namespace", item.claim_namespace}, {"name", item.claim_name}, {"podUIDs", std::move(pods)}};
@@ -69,9 +63,7 @@ absl::Status CheckPrepareItem(const PrepareItem& item) {
     if (!configuration.ok()) return Annotate(configuration.status(), "configuration");
     if (!configuration->is_object()) return absl::InvalidArgumentError("configuration must be a JSON object");
   }
-  for (const auto& [name, amount] : item.consumed) {
-    TRANCHE_RETURN_IF_ERROR(Annotate(amount.CeilToInt64().status(), absl::StrCat("consumed.", name)));
-  }
+  for (const auto& [name, amount] : item.consumed) { TRANCHE_RETURN_IF_ERROR(Annotate(amount.CeilToInt64().status(), absl::StrCat("consumed.", name))); }
   return absl::OkStatus();
 }
 

@@ -58,8 +58,15 @@ class Bell {
 class RunnerInstance : public Instance {
  public:
   RunnerInstance(const CheckedLibrary& library, LibraryCopy copy, const CreateOptions& options, RunnerOptions runner, std::string create, Events events)
-      : library_(library), copy_(std::move(copy)), name_(options.name), limits_(options.limits), create_timeout_(options.timeout), runner_(std::move(runner)),
-        create_argument_(std::move(create)), services_(options.name, std::move(events), options.limits), link_([this] { bell_.Ring(); }) {}
+      : library_(library),
+        copy_(std::move(copy)),
+        name_(options.name),
+        limits_(options.limits),
+        create_timeout_(options.timeout),
+        runner_(std::move(runner)),
+        create_argument_(std::move(create)),
+        services_(options.name, std::move(events), options.limits),
+        link_([this] { bell_.Ring(); }) {}
 
   ~RunnerInstance() override {
     stopping_ = true;
@@ -159,9 +166,8 @@ class RunnerInstance : public Instance {
     SetPid(process_.pid());
     link_.Open(process_.socket());
     absl::Status why = Converse();
-    const milliseconds served = serving_since_.has_value()
-                                    ? std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - *serving_since_)
-                                    : milliseconds(0);
+    const milliseconds served =
+        serving_since_.has_value() ? std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - *serving_since_) : milliseconds(0);
     why = Finish(std::move(why));
     return {why, served};
   }

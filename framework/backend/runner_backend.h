@@ -23,14 +23,14 @@
 namespace tranche::backend {
 
 struct RunnerOptions {
-  std::string program;                                    // tranche-runner
-  std::string copies_directory;                           // of libraries, by content; must allow execution
-  int nice = 10;                                          // below the host, which must be served first where a backend spins
+  std::string program;           // tranche-runner
+  std::string copies_directory;  // of libraries, by content; must allow execution
+  int nice = 10;                 // below the host, which must be served first where a backend spins
   std::chrono::milliseconds first_back_off{100};
   std::chrono::milliseconds last_back_off{30000};
-  std::chrono::milliseconds stable_after{30000};          // of serving, after which the back-off starts again
-  std::chrono::milliseconds hang_grace{1000};             // after a call's deadline
-  std::chrono::milliseconds stop_patience{3000};          // for destroy
+  std::chrono::milliseconds stable_after{30000};  // of serving, after which the back-off starts again
+  std::chrono::milliseconds hang_grace{1000};     // after a call's deadline
+  std::chrono::milliseconds stop_patience{3000};  // for destroy
   std::chrono::milliseconds kill_patience{2000};
 };
 

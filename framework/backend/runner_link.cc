@@ -41,9 +41,7 @@ absl::Status WriteAll(int socket, const std::string& bytes, Deadline deadline) {
 
 absl::Status RunnerLink::Enter(std::unique_lock<std::mutex>& lock, Deadline deadline) {
   const auto may_go = [this] { return !serving_ || concurrent_ || calls_.empty(); };
-  if (!free_.wait_until(lock, deadline, may_go)) {
-    return absl::DeadlineExceededError("an earlier call on this backend has not returned; retry");
-  }
+  if (!free_.wait_until(lock, deadline, may_go)) { return absl::DeadlineExceededError("an earlier call on this backend has not returned; retry"); }
   return serving_ ? absl::OkStatus() : why_;
 }
 

@@ -53,13 +53,13 @@ class RunnerLink {
 
   const std::function<void()> abandoned_;
   mutable std::mutex mutex_;
-  std::condition_variable free_;      // a serialised backend may be called again, or nobody may
+  std::condition_variable free_;  // a serialised backend may be called again, or nobody may
   bool serving_ = false, concurrent_ = false;
   absl::Status why_ = absl::UnavailableError("its process is being started; retry");
-  std::uint64_t next_call_ = 2;       // 1 is the owner's
+  std::uint64_t next_call_ = 2;  // 1 is the owner's
   std::map<std::uint64_t, std::shared_ptr<Pending>> calls_;
 
-  std::mutex send_mutex_;             // what follows; waits with a deadline
+  std::mutex send_mutex_;  // what follows; waits with a deadline
   std::condition_variable send_free_;
   bool sending_ = false;
   int socket_ = -1;

@@ -24,9 +24,7 @@
 namespace tranche::backend {
 namespace {
 
-absl::Status Failure(const std::string& what, int error) {
-  return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(error)));
-}
+absl::Status Failure(const std::string& what, int error) { return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(error))); }
 
 void Close(int& fd) {
   if (fd >= 0) ::close(fd);

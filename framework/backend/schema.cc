@@ -82,9 +82,7 @@ absl::StatusOr<JsonSchema> JsonSchema::Compile(const json::value& schema) {
     const valijson::adapters::BoostJsonAdapter adapter(schema);
     valijson::SchemaParser(valijson::SchemaParser::kDraft7).populateSchema(adapter, impl->schema);
     return JsonSchema(std::move(impl));
-  } catch (const std::exception& error) {
-    return absl::InvalidArgumentError(absl::StrCat("not a valid JSON schema (draft 7): ", error.what()));
-  }
+  } catch (const std::exception& error) { return absl::InvalidArgumentError(absl::StrCat("not a valid JSON schema (draft 7): ", error.what())); }
 }
 
 absl::Status JsonSchema::Validate(const json::value& value) const {
@@ -95,9 +93,7 @@ absl::Status JsonSchema::Validate(const json::value& value) const {
     const valijson::adapters::BoostJsonAdapter adapter(value);
     if (validator.validate(impl_->schema, adapter, &results)) return absl::OkStatus();
     return absl::InvalidArgumentError(FirstError(results));
-  } catch (const std::exception& error) {
-    return absl::InvalidArgumentError(absl::StrCat("cannot be validated: ", error.what()));
-  }
+  } catch (const std::exception& error) { return absl::InvalidArgumentError(absl::StrCat("cannot be validated: ", error.what())); }
 }
 
 absl::Status ValidatePayload(std::string_view schema_name, const json::value& value) {

@@ -15,9 +15,7 @@ namespace {
 constexpr std::size_t kMaxMetrics = 64, kMaxMetricName = 64;
 
 bool IsText(tranche_str text) { return text.data != nullptr || text.size == 0; }
-std::string_view View(tranche_str text) {
-  return text.data == nullptr ? std::string_view() : std::string_view(text.data, static_cast<std::size_t>(text.size));
-}
+std::string_view View(tranche_str text) { return text.data == nullptr ? std::string_view() : std::string_view(text.data, static_cast<std::size_t>(text.size)); }
 
 // What a sink may record: the call's own thread, a real string, within the bounds.
 bool Admit(CallRecord& record, tranche_str text, std::string_view what) {
@@ -60,8 +58,7 @@ absl::Status StatusOfException(std::string_view what) {
 void CallRecord::Violate(std::string_view what) noexcept {
   try {
     if (violation.empty()) violation = what;
-  } catch (...) {
-  }
+  } catch (...) {}
 }
 
 Services::Services(std::string backend_name, Events events, PayloadLimits limits)
@@ -81,9 +78,7 @@ Services::Services(std::string backend_name, Events events, PayloadLimits limits
   table_.record_metric = &RecordMetric;
 }
 
-void Services::Complain(std::string_view what) const {
-  LogWarning("a backend broke a rule of the ABI", {{"backend", name_}, {"what", std::string(what)}});
-}
+void Services::Complain(std::string_view what) const { LogWarning("a backend broke a rule of the ABI", {{"backend", name_}, {"what", std::string(what)}}); }
 
 void Services::OnLog(std::uint32_t level, std::string_view message) const {
   const LogLevel ours = level == TRANCHE_LOG_DEBUG     ? LogLevel::kDebug
@@ -94,9 +89,7 @@ void Services::OnLog(std::uint32_t level, std::string_view message) const {
 }
 
 void Services::OnHealth(std::string_view json) const {
-  if (const absl::Status status = CheckHealthText(json); !status.ok()) {
-    return Complain(absl::StrCat("report_health: ", std::string(status.message())));
-  }
+  if (const absl::Status status = CheckHealthText(json); !status.ok()) { return Complain(absl::StrCat("report_health: ", std::string(status.message()))); }
   if (events_.health) events_.health(std::string(json));
 }
 
@@ -137,8 +130,7 @@ void Services::LogLine(void* host, std::uint32_t level, tranche_str message) noe
     const auto& self = *static_cast<const Services*>(host);
     if (!IsText(message)) return self.Complain("log got a null string with a length");
     self.OnLog(level, View(message));
-  } catch (...) {
-  }
+  } catch (...) {}
 }
 
 std::int64_t Services::Now(void*) noexcept {
@@ -150,15 +142,13 @@ void Services::ReportHealth(void* host, tranche_str text) noexcept {
     const auto& self = *static_cast<const Services*>(host);
     if (!IsText(text) || text.size > self.limits_.device_bytes) return self.Complain("report_health got an invalid or oversized string");
     self.OnHealth(View(text));
-  } catch (...) {
-  }
+  } catch (...) {}
 }
 
 void Services::DevicesChanged(void* host) noexcept {
   try {
     static_cast<const Services*>(host)->OnDevicesChanged();
-  } catch (...) {
-  }
+  } catch (...) {}
 }
 
 void Services::ShareLost(void* host, tranche_str text) noexcept {
@@ -166,8 +156,7 @@ void Services::ShareLost(void* host, tranche_str text) noexcept {
     const auto& self = *static_cast<const Services*>(host);
     if (!IsText(text) || text.size > self.limits_.device_bytes) return self.Complain("share_lost got an invalid or oversized string");
     self.OnShareLost(View(text));
-  } catch (...) {
-  }
+  } catch (...) {}
 }
 
 void Services::RecordMetric(void* host, tranche_str name, std::int64_t value) noexcept {
@@ -175,8 +164,7 @@ void Services::RecordMetric(void* host, tranche_str name, std::int64_t value) no
     const auto& self = *static_cast<const Services*>(host);
     if (!IsText(name)) return self.Complain("record_metric got a null string with a length");
     self.OnMetric(View(name), value);
-  } catch (...) {
-  }
+  } catch (...) {}
 }
 
 tranche_code Services::Fail(tranche_call* call, tranche_code code, tranche_str message) noexcept {
@@ -185,8 +173,7 @@ tranche_code Services::Fail(tranche_call* call, tranche_code code, tranche_str m
     if (record.thread != std::this_thread::get_id()) return code;
     record.failed = code;
     record.message = IsText(message) ? CleanText(View(message)) : "(a null string with a length)";
-  } catch (...) {
-  }
+  } catch (...) {}
   return code;
 }
 
@@ -200,17 +187,13 @@ std::uint32_t Services::Cancelled(tranche_call* call) noexcept { return Passed(R
 void Services::AddDevice(tranche_call* call, tranche_str text) noexcept {
   try {
     if (Admit(Record(call), text, "add_device")) Record(call).devices.emplace_back(View(text));
-  } catch (...) {
-    Record(call).Violate("out of memory in add_device");
-  }
+  } catch (...) { Record(call).Violate("out of memory in add_device"); }
 }
 
 void Services::AddShare(tranche_call* call, tranche_str text) noexcept {
   try {
     if (Admit(Record(call), text, "add_share")) Record(call).shares.emplace_back(View(text));
-  } catch (...) {
-    Record(call).Violate("out of memory in add_share");
-  }
+  } catch (...) { Record(call).Violate("out of memory in add_share"); }
 }
 
 void Services::AddResult(tranche_call* call, tranche_str key, tranche_code code, tranche_str message) noexcept {
@@ -219,9 +202,7 @@ void Services::AddResult(tranche_call* call, tranche_str key, tranche_code code,
     if (!Admit(record, key, "add_result")) return;
     const std::string text = IsText(message) ? CleanText(View(message)) : std::string();
     record.results.push_back({std::string(View(key)), code, text});
-  } catch (...) {
-    Record(call).Violate("out of memory in add_result");
-  }
+  } catch (...) { Record(call).Violate("out of memory in add_result"); }
 }
 
 }  // namespace tranche::backend

@@ -41,8 +41,8 @@ struct CallRecord {
   std::vector<std::string> devices, shares;
   std::vector<Result> results;
   tranche_code failed = TRANCHE_OK;
-  std::string message;         // what fail() said
-  std::string violation;       // the first rule that the backend broke in this call, "" for none
+  std::string message;    // what fail() said
+  std::string violation;  // the first rule that the backend broke in this call, "" for none
   std::size_t bytes = 0;
 
   // Records a violation unless one is there.

@@ -78,10 +78,9 @@ std::string FormatTime(WallTime time) {
   const std::chrono::year_month_day date(days);
   const std::chrono::hh_mm_ss<microseconds> clock(floor<microseconds>(time - days));
   std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), "%04d-%02u-%02uT%02d:%02d:%02d.%06dZ", static_cast<int>(date.year()),
-                static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()), static_cast<int>(clock.hours().count()),
-                static_cast<int>(clock.minutes().count()), static_cast<int>(clock.seconds().count()),
-                static_cast<int>(clock.subseconds().count()));
+  std::snprintf(text.data(), text.size(), "%04d-%02u-%02uT%02d:%02d:%02d.%06dZ", static_cast<int>(date.year()), static_cast<unsigned>(date.month()),
+                static_cast<unsigned>(date.day()), static_cast<int>(clock.hours().count()), static_cast<int>(clock.minutes().count()),
+                static_cast<int>(clock.seconds().count()), static_cast<int>(clock.subseconds().count()));
   return text.data();
 }
 
@@ -103,11 +102,10 @@ absl::StatusOr<WallTime> ParseTime(std::string_view text) {
   const std::chrono::year_month_day date{std::chrono::year(year), std::chrono::month(static_cast<unsigned>(month)),
                                          std::chrono::day(static_cast<unsigned>(day))};
   // The clock counts nanoseconds in 64 bits, which ends in 2262.
-  const bool in_range = date.ok() && year >= 1700 && year <= 2261 && hour < 24 && minute < 60 && second < 60 &&
-                        offset > std::chrono::hours(-24) && offset < std::chrono::hours(24);
+  const bool in_range = date.ok() && year >= 1700 && year <= 2261 && hour < 24 && minute < 60 && second < 60 && offset > std::chrono::hours(-24) &&
+                        offset < std::chrono::hours(24);
   if (!reader.Finished() || !in_range) return BadTime(text);
-  return std::chrono::sys_days(date) + std::chrono::hours(hour) + std::chrono::minutes(minute) + std::chrono::seconds(second) + fraction -
-         offset;
+  return std::chrono::sys_days(date) + std::chrono::hours(hour) + std::chrono::minutes(minute) + std::chrono::seconds(second) + fraction - offset;
 }
 
 }  // namespace tranche

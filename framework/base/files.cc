@@ -42,9 +42,7 @@ class Descriptor {
 
 int Open(const std::string& path, int flags, mode_t mode = 0) {
   int fd = -1;
-  do {
-    fd = open(path.c_str(), flags | O_CLOEXEC, mode);
-  } while (fd < 0 && errno == EINTR);
+  do { fd = open(path.c_str(), flags | O_CLOEXEC, mode); } while (fd < 0 && errno == EINTR);
   return fd;
 }
 
@@ -158,9 +156,7 @@ absl::StatusOr<FileLock> FileLock::Acquire(const std::string& path) {
   if (fd < 0) return SystemError(errno, "open lock file", path);
   FileLock lock(fd);
   int result = 0;
-  do {
-    result = flock(fd, LOCK_EX);
-  } while (result != 0 && errno == EINTR);
+  do { result = flock(fd, LOCK_EX); } while (result != 0 && errno == EINTR);
   if (result != 0) return SystemError(errno, "lock", path);
   return lock;
 }

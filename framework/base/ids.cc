@@ -30,9 +30,7 @@ std::string Hex(std::span<const std::uint8_t> bytes) {
 std::array<std::uint8_t, 16> RandomBytes() {
   std::array<std::uint8_t, 16> bytes{};
   ssize_t got = 0;
-  do {
-    got = getrandom(bytes.data(), bytes.size(), 0);
-  } while (got < 0 && errno == EINTR);
+  do { got = getrandom(bytes.data(), bytes.size(), 0); } while (got < 0 && errno == EINTR);
   if (got == static_cast<ssize_t>(bytes.size())) return bytes;
   std::random_device device;  // a sandbox that forbids the system call
   for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(device());

@@ -54,7 +54,7 @@ absl::StatusOr<std::int64_t> Narrow(const cpp_int& value, std::string_view text,
 // The pieces of `[sign] digits [. digits] suffix`, as the API server cuts them.
 struct Pieces {
   bool negative = false;
-  std::string_view whole;     // without leading zeros
+  std::string_view whole;  // without leading zeros
   std::string_view fraction;
   std::string_view suffix;
 };
@@ -70,8 +70,8 @@ std::string_view TakeDigits(std::string_view& rest) {
 }
 
 absl::Status BadText(std::string_view text, std::string_view why) {
-  return absl::InvalidArgumentError(absl::StrCat("quantity \"", absl::CHexEscape(std::string(text.substr(0, 64))), "\": ", std::string(why),
-                                                 "; write a number such as 1500m, 8Gi or 25e9"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("quantity \"", absl::CHexEscape(std::string(text.substr(0, 64))), "\": ", std::string(why), "; write a number such as 1500m, 8Gi or 25e9"));
 }
 
 // False when `suffix` is not shaped letters, sign, digits.
@@ -113,10 +113,22 @@ struct NamedUnit {
 };
 
 constexpr std::array<NamedUnit, 16> kUnits = {{
-    {"n", {Format::kDecimalSI, -9}},  {"u", {Format::kDecimalSI, -6}},  {"m", {Format::kDecimalSI, -3}},  {"", {Format::kDecimalSI, 0}},
-    {"k", {Format::kDecimalSI, 3}},   {"M", {Format::kDecimalSI, 6}},   {"G", {Format::kDecimalSI, 9}},   {"T", {Format::kDecimalSI, 12}},
-    {"P", {Format::kDecimalSI, 15}},  {"E", {Format::kDecimalSI, 18}},  {"Ki", {Format::kBinarySI, 10}},  {"Mi", {Format::kBinarySI, 20}},
-    {"Gi", {Format::kBinarySI, 30}},  {"Ti", {Format::kBinarySI, 40}},  {"Pi", {Format::kBinarySI, 50}},  {"Ei", {Format::kBinarySI, 60}},
+    {"n", {Format::kDecimalSI, -9}},
+    {"u", {Format::kDecimalSI, -6}},
+    {"m", {Format::kDecimalSI, -3}},
+    {"", {Format::kDecimalSI, 0}},
+    {"k", {Format::kDecimalSI, 3}},
+    {"M", {Format::kDecimalSI, 6}},
+    {"G", {Format::kDecimalSI, 9}},
+    {"T", {Format::kDecimalSI, 12}},
+    {"P", {Format::kDecimalSI, 15}},
+    {"E", {Format::kDecimalSI, 18}},
+    {"Ki", {Format::kBinarySI, 10}},
+    {"Mi", {Format::kBinarySI, 20}},
+    {"Gi", {Format::kBinarySI, 30}},
+    {"Ti", {Format::kBinarySI, 40}},
+    {"Pi", {Format::kBinarySI, 50}},
+    {"Ei", {Format::kBinarySI, 60}},
 }};
 
 std::string_view SuffixOf(Format format, int exponent) {
@@ -151,8 +163,9 @@ bool KeepsText(const Pieces& pieces, const Unit& unit) {
   const std::string whole = pieces.whole.empty() ? "0" : std::string(pieces.whole);
   if (unit.format == Format::kBinarySI) {
     if (!pieces.fraction.empty() || static_cast<int>(whole.size()) > 14 - unit.exponent * 3 / 10) return false;
-    return (whole.back() - '0' + 10 * (whole.size() > 1 ? whole[whole.size() - 2] - '0' : 0) +
-            100 * (whole.size() > 2 ? whole[whole.size() - 3] - '0' : 0)) % 8 != 0;
+    return (whole.back() - '0' + 10 * (whole.size() > 1 ? whole[whole.size() - 2] - '0' : 0) + 100 * (whole.size() > 2 ? whole[whole.size() - 3] - '0' : 0)) %
+               8 !=
+           0;
   }
   const std::string digits = absl::StrCat(whole, std::string(pieces.fraction));
   const int scale = unit.exponent - static_cast<int>(pieces.fraction.size());
@@ -242,9 +255,7 @@ absl::StatusOr<std::int64_t> Quantity::ToInt64() const {
 
 absl::StatusOr<std::int64_t> Quantity::CeilToInt64() const { return Narrow(CeilDivide(rep_->nano, NanoPerUnit()), ToString(), "units"); }
 
-absl::StatusOr<std::int64_t> Quantity::CeilToMilli() const {
-  return Narrow(CeilDivide(rep_->nano, cpp_int(1000000)), ToString(), "thousandths");
-}
+absl::StatusOr<std::int64_t> Quantity::CeilToMilli() const { return Narrow(CeilDivide(rep_->nano, cpp_int(1000000)), ToString(), "thousandths"); }
 
 Quantity operator+(const Quantity& left, const Quantity& right) {
   const Format format = left.IsZero() ? right.format() : left.format();
@@ -256,9 +267,7 @@ Quantity operator-(const Quantity& left, const Quantity& right) {
   return Quantity(std::make_shared<const Quantity::Rep>(Quantity::Rep{left.rep_->nano - right.rep_->nano, format, ""}));
 }
 
-Quantity Quantity::Times(std::int64_t factor) const {
-  return Quantity(std::make_shared<const Rep>(Rep{rep_->nano * factor, rep_->format, ""}));
-}
+Quantity Quantity::Times(std::int64_t factor) const { return Quantity(std::make_shared<const Rep>(Rep{rep_->nano * factor, rep_->format, ""})); }
 
 Quantity Quantity::ScaleDown(std::int64_t numerator, std::int64_t denominator) const {
   if (denominator <= 0) return *this;

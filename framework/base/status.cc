@@ -17,10 +17,8 @@ bool IsRetryable(const absl::Status& status) {
     case absl::StatusCode::kDeadlineExceeded:
     case absl::StatusCode::kAborted:
     case absl::StatusCode::kResourceExhausted:
-    case absl::StatusCode::kCancelled:
-      return true;
-    default:
-      return false;
+    case absl::StatusCode::kCancelled: return true;
+    default: return false;
   }
 }
 

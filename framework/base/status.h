@@ -25,15 +25,14 @@ std::string_view CodeName(absl::StatusCode code);
 #define TRANCHE_CONCAT_INNER_(a, b) a##b
 #define TRANCHE_CONCAT_(a, b) TRANCHE_CONCAT_INNER_(a, b)
 
-#define TRANCHE_RETURN_IF_ERROR(expression)                         \
-  do {                                                              \
+#define TRANCHE_RETURN_IF_ERROR(expression)                                                         \
+  do {                                                                                              \
     if (absl::Status tranche_status_ = (expression); !tranche_status_.ok()) return tranche_status_; \
   } while (false)
 
 #define TRANCHE_ASSIGN_OR_RETURN_IMPL_(temporary, declaration, expression) \
-  auto temporary = (expression);                                    \
-  if (!temporary.ok()) return std::move(temporary).status();        \
+  auto temporary = (expression);                                           \
+  if (!temporary.ok()) return std::move(temporary).status();               \
   declaration = std::move(temporary).value()
 
-#define TRANCHE_ASSIGN_OR_RETURN(declaration, expression) \
-  TRANCHE_ASSIGN_OR_RETURN_IMPL_(TRANCHE_CONCAT_(tranche_or_, __LINE__), declaration, expression)
+#define TRANCHE_ASSIGN_OR_RETURN(declaration, expression) TRANCHE_ASSIGN_OR_RETURN_IMPL_(TRANCHE_CONCAT_(tranche_or_, __LINE__), declaration, expression)

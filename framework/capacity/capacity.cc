@@ -34,8 +34,8 @@ std::optional<Quantity> LargestRequest(const PublishedCapacity& capacity) {
 }
 
 absl::Status AboveMaximum(const std::string& name, const Quantity& asked, const Quantity& largest, std::string_view what) {
-  return absl::OutOfRangeError(absl::StrCat("capacity ", name, ": ", asked.ToString(), " is above the ", std::string(what), " ",
-                                            largest.ToString(), " that one request may have; ask for less"));
+  return absl::OutOfRangeError(absl::StrCat("capacity ", name, ": ", asked.ToString(), " is above the ", std::string(what), " ", largest.ToString(),
+                                            " that one request may have; ask for less"));
 }
 
 absl::Status CheckUsable(const std::string& name, const RequestPolicy& policy) {
@@ -43,8 +43,8 @@ absl::Status CheckUsable(const std::string& name, const RequestPolicy& policy) {
     return absl::InvalidArgumentError(absl::StrCat("capacity ", name, ": its request policy has both validValues and validRange; keep one"));
   }
   if (policy.valid_range && policy.valid_range->step && *policy.valid_range->step <= Quantity()) {
-    return absl::InvalidArgumentError(absl::StrCat("capacity ", name, ": the step ", policy.valid_range->step->ToString(),
-                                                   " of its request policy is not positive"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("capacity ", name, ": the step ", policy.valid_range->step->ToString(), " of its request policy is not positive"));
   }
   return absl::OkStatus();
 }
@@ -90,8 +90,8 @@ std::string CapacityNames(const PublishedDevice& device) {
 }
 
 Misfit MissingName(const PublishedDevice& device, const std::string& name, const Quantity& asked) {
-  return Misfit{absl::InvalidArgumentError(absl::StrCat("device ", DeviceAddress(device), " has no capacity ", name, "; it has ", CapacityNames(device))),
-                name, asked, std::nullopt, std::nullopt};
+  return Misfit{absl::InvalidArgumentError(absl::StrCat("device ", DeviceAddress(device), " has no capacity ", name, "; it has ", CapacityNames(device))), name,
+                asked, std::nullopt, std::nullopt};
 }
 
 // Requests by published spelling, or why they cannot be read so.
@@ -104,9 +104,9 @@ Demand SpellAsPublished(const PublishedDevice& device, const Quantities& request
       return demand;
     }
     if (demand.consumed.emplace(*spelling, quantity).second) continue;
-    demand.misfit = Misfit{absl::InvalidArgumentError(absl::StrCat("capacity ", name, " is requested twice, bare and as ",
-                                                                   Qualified(device.driver, name), "; keep one")),
-                           name, quantity, std::nullopt, std::nullopt};
+    demand.misfit =
+        Misfit{absl::InvalidArgumentError(absl::StrCat("capacity ", name, " is requested twice, bare and as ", Qualified(device.driver, name), "; keep one")),
+               name, quantity, std::nullopt, std::nullopt};
     return demand;
   }
   return demand;
@@ -125,9 +125,8 @@ Misfit OutsidePolicy(const PublishedDevice& device, const std::string& name, con
 Misfit Exhausted(const PublishedDevice& device, std::string_view kind, const std::string& name, const Quantity& asked, const Quantity& left,
                  const Quantity& total) {
   const Quantity missing = asked - left;
-  return Misfit{absl::ResourceExhaustedError(absl::StrCat("device ", DeviceAddress(device), ": ", std::string(kind), " ", name, ": asked ",
-                                                          asked.ToString(), ", left ", left.ToString(), " of ", total.ToString(), ", missing ",
-                                                          missing.ToString())),
+  return Misfit{absl::ResourceExhaustedError(absl::StrCat("device ", DeviceAddress(device), ": ", std::string(kind), " ", name, ": asked ", asked.ToString(),
+                                                          ", left ", left.ToString(), " of ", total.ToString(), ", missing ", missing.ToString())),
                 name, asked, left, missing};
 }
 
@@ -218,8 +217,8 @@ std::optional<Misfit> CheckCounterValues(const PublishedDevice& device, const Gr
     for (const auto& [counter, quantity] : use.counters) {
       if (!quantity.IsNegative()) continue;
       const std::string name = absl::StrCat(use.counter_set, "/", counter);
-      return Misfit{absl::InvalidArgumentError(absl::StrCat("device ", DeviceAddress(device), ": counter ", name, " is used by the negative amount ",
-                                                            quantity.ToString())),
+      return Misfit{absl::InvalidArgumentError(
+                        absl::StrCat("device ", DeviceAddress(device), ": counter ", name, " is used by the negative amount ", quantity.ToString())),
                     name, quantity, std::nullopt, std::nullopt};
     }
   }
@@ -279,8 +278,8 @@ std::optional<Misfit> FindCapacityMisfit(const PublishedDevice& device, const Qu
     const auto found = wanted.consumed.find(name);
     const Quantity asked = found == wanted.consumed.end() ? Quantity() : found->second;
     if (asked.IsNegative()) {
-      return Misfit{absl::InvalidArgumentError(absl::StrCat("device ", DeviceAddress(device), ": capacity ", name, " is consumed by the negative amount ",
-                                                            asked.ToString())),
+      return Misfit{absl::InvalidArgumentError(
+                        absl::StrCat("device ", DeviceAddress(device), ": capacity ", name, " is consumed by the negative amount ", asked.ToString())),
                     name, asked, std::nullopt, std::nullopt};
     }
     const Quantity left = capacity.value - used[name];

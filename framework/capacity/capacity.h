@@ -33,9 +33,9 @@ struct Grant {
   ShareKey key;
   std::string backend, physical;
   Mode mode = Mode::kShare;
-  bool admin_access = false;               // counted nowhere
-  Quantities consumed;                     // empty for whole and partition
-  std::vector<CounterUse> counters;        // snapshot at grant; charged once per (driver, pool, device)
+  bool admin_access = false;         // counted nowhere
+  Quantities consumed;               // empty for whole and partition
+  std::vector<CounterUse> counters;  // snapshot at grant; charged once per (driver, pool, device)
   friend bool operator==(const Grant&, const Grant&) = default;
 };
 

@@ -19,7 +19,7 @@ struct Misfit {
 };
 
 struct Demand {
-  Quantities consumed;           // by published name; complete only without a misfit
+  Quantities consumed;  // by published name; complete only without a misfit
   std::optional<Misfit> misfit;
 };
 Demand DemandOf(const PublishedDevice& device, const Quantities& requested);

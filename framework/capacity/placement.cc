@@ -14,10 +14,10 @@
 namespace tranche::capacity {
 
 namespace {
-constexpr std::size_t kMaxRequests = 32;      // of a claim, and results of an allocation, as in the API
+constexpr std::size_t kMaxRequests = 32;  // of a claim, and results of an allocation, as in the API
 constexpr std::size_t kMaxAlternatives = 8;
 constexpr std::size_t kMaxSteps = 100000;
-constexpr std::size_t kGrantsPerStep = 64;    // a step over many live grants costs more than one
+constexpr std::size_t kGrantsPerStep = 64;  // a step over many live grants costs more than one
 
 using Devices = std::vector<const PublishedDevice*>;
 
@@ -148,9 +148,7 @@ class Search {
  private:
   void AddRequest(const DeviceRequest& request, const std::vector<PublishedDevice>& devices, const std::map<std::string, ClassView>& classes) {
     std::vector<Alternative>& alternatives = requests_.emplace_back();
-    if (request.first_available.empty()) {
-      alternatives.push_back({request.name, &request, &classes.at(request.device_class), {}});
-    }
+    if (request.first_available.empty()) { alternatives.push_back({request.name, &request, &classes.at(request.device_class), {}}); }
     for (const DeviceRequest& sub : request.first_available) {
       alternatives.push_back({absl::StrCat(request.name, "/", sub.name), &sub, &classes.at(sub.device_class), {}});
     }
@@ -174,9 +172,7 @@ class Search {
         candidates.push_back(&device);
       }
     }
-    if (!offered) {
-      Note(alternative, nullptr, {}, absl::StrCat("driver ", device_class.driver, " publishes no device of offer ", device_class.offer));
-    }
+    if (!offered) { Note(alternative, nullptr, {}, absl::StrCat("driver ", device_class.driver, " publishes no device of offer ", device_class.offer)); }
     std::stable_sort(candidates.begin(), candidates.end(), [](const PublishedDevice* left, const PublishedDevice* right) {
       return std::tie(left->driver, left->pool) < std::tie(right->driver, right->pool);
     });
@@ -235,9 +231,7 @@ class Search {
     for (const PublishedDevice* device : alternative.candidates) {
       const Demand demand = DemandOf(*device, alternative.request->capacity);
       std::optional<Misfit> misfit = demand.misfit;
-      if (!misfit && !alternative.request->admin_access) {
-        misfit = FindCapacityMisfit(*device, demand.consumed, KeyOf(alternative, *device), committed_);
-      }
+      if (!misfit && !alternative.request->admin_access) { misfit = FindCapacityMisfit(*device, demand.consumed, KeyOf(alternative, *device), committed_); }
       if (misfit) {
         Note(alternative, device, *misfit, misfit->status.message());
       } else {
@@ -255,14 +249,12 @@ class Search {
     if (demand.misfit) return Refuse(alternative, device, *demand.misfit);
     if (!device.allow_multiple_allocations) {
       // A device of its own is filtered by the request and records nothing.
-      if (const auto misfit = FindCapacityMisfit(device, demand.consumed, KeyOf(alternative, device), {})) {
-        return Refuse(alternative, device, *misfit);
-      }
+      if (const auto misfit = FindCapacityMisfit(device, demand.consumed, KeyOf(alternative, device), {})) { return Refuse(alternative, device, *misfit); }
       demand.consumed.clear();
       if (ChosenBefore(device)) return Refuse(alternative, device, "another request of this claim has the device");
     }
-    Grant grant{KeyOf(alternative, device), device.backend, device.physical, device.mode, alternative.request->admin_access, demand.consumed,
-                device.consumes_counters};
+    Grant grant{KeyOf(alternative, device),        device.backend,  device.physical,         device.mode,
+                alternative.request->admin_access, demand.consumed, device.consumes_counters};
     if (const auto misfit = FindMisfit(device, grant, grants_, counter_sets_)) return Refuse(alternative, device, *misfit);
     if (const std::string clash = ConstraintClash(alternative, device); !clash.empty()) return Refuse(alternative, device, clash);
     choices_.push_back({&alternative, &device, std::move(demand.consumed)});
@@ -314,8 +306,8 @@ class Search {
   void Note(const Alternative& alternative, const PublishedDevice* device, const Misfit& misfit, const Text& reason) {
     const std::string address = device == nullptr ? "" : DeviceAddress(*device);
     if (!noted_.emplace(alternative.name, address).second) return;
-    obstacles_.push_back({alternative.name, address, misfit.capacity, misfit.asked, misfit.available, misfit.missing,
-                          std::string(reason.data(), reason.size())});
+    obstacles_.push_back(
+        {alternative.name, address, misfit.capacity, misfit.asked, misfit.available, misfit.missing, std::string(reason.data(), reason.size())});
   }
   void Note(const Alternative& alternative, const PublishedDevice* device, const Misfit& misfit, const char* reason) {
     Note(alternative, device, misfit, std::string_view(reason));

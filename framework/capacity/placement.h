@@ -25,8 +25,8 @@ struct ClassView {
 
 // Why one request does not fit one device.
 struct Obstacle {
-  std::string request, device;         // device address "driver/pool/name"; empty: no device at all
-  std::string capacity;                // empty when not about a capacity
+  std::string request, device;  // device address "driver/pool/name"; empty: no device at all
+  std::string capacity;         // empty when not about a capacity
   std::optional<Quantity> asked, available, missing;
   std::string reason;
 };

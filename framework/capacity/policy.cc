@@ -28,19 +28,19 @@ class Field {
 };
 
 absl::Status CheckValues(const Field& field, const RequestPolicy& policy, const Quantity& value) {
-  if (!policy.default_value) return field.At("default").Refuse("is required with validValues");                             // V1
-  if (policy.valid_values.size() > kMaxValidValues) return field.At("validValues").Refuse("has more than 10 entries");      // V2
+  if (!policy.default_value) return field.At("default").Refuse("is required with validValues");                         // V1
+  if (policy.valid_values.size() > kMaxValidValues) return field.At("validValues").Refuse("has more than 10 entries");  // V2
   bool has_default = false;
   for (std::size_t i = 0; i < policy.valid_values.size(); ++i) {
     const Quantity& entry = policy.valid_values[i];
     const Field at = field.At(absl::StrCat("validValues[", i, "]"));
     if (entry.IsNegative()) return at.Refuse("is negative");
-    if (i > 0 && policy.valid_values[i - 1] > entry) return at.Refuse("is below the entry before it; sort the list");      // V3
-    if (i > 0 && policy.valid_values[i - 1] == entry) return at.Refuse("repeats the entry before it");                      // V4
-    if (entry > value) return at.Above(entry, "the capacity's value", value);                                               // V5
+    if (i > 0 && policy.valid_values[i - 1] > entry) return at.Refuse("is below the entry before it; sort the list");  // V3
+    if (i > 0 && policy.valid_values[i - 1] == entry) return at.Refuse("repeats the entry before it");                 // V4
+    if (entry > value) return at.Above(entry, "the capacity's value", value);                                          // V5
     has_default = has_default || entry == *policy.default_value;
   }
-  if (!has_default) return field.At("default").Refuse("is none of validValues");                                            // V6
+  if (!has_default) return field.At("default").Refuse("is none of validValues");  // V6
   return absl::OkStatus();
 }
 
@@ -56,27 +56,27 @@ absl::Status CheckOperand(const Field& field, const Quantity& operand) {
 absl::Status CheckStep(const Field& field, const RequestPolicy& policy, const Quantity& value) {
   const ValidRange& range = *policy.valid_range;
   const Field at = field.At("validRange.step");
-  if (*range.step <= Quantity()) return at.Refuse("is not positive");                                                       // R6
+  if (*range.step <= Quantity()) return at.Refuse("is not positive");  // R6
   TRANCHE_RETURN_IF_ERROR(CheckOperand(at, *range.step));
   TRANCHE_RETURN_IF_ERROR(CheckOperand(field.At("validRange.min"), range.min));
   TRANCHE_RETURN_IF_ERROR(CheckOperand(field.At("default"), *policy.default_value));
   if (range.max) TRANCHE_RETURN_IF_ERROR(CheckOperand(field.At("validRange.max"), *range.max));
-  if (range.min + *range.step > value) return at.Refuse("min plus step is above the capacity's value");                     // R7
+  if (range.min + *range.step > value) return at.Refuse("min plus step is above the capacity's value");                         // R7
   if (!policy.default_value->IsOnGrid(range.min, *range.step)) return at.Refuse("default is not min plus a multiple of step");  // R8
   if (range.max && !range.max->IsOnGrid(range.min, *range.step)) return at.Refuse("max is not min plus a multiple of step");
   return absl::OkStatus();
 }
 
 absl::Status CheckRange(const Field& field, const RequestPolicy& policy, const Quantity& value) {
-  if (!policy.default_value) return field.At("default").Refuse("is required with validRange");                              // R1; R2 by type
+  if (!policy.default_value) return field.At("default").Refuse("is required with validRange");  // R1; R2 by type
   const ValidRange& range = *policy.valid_range;
   const Quantity& fallback = *policy.default_value;
   const Field min = field.At("validRange.min");
   const Field max = field.At("validRange.max");
   if (range.min.IsNegative()) return min.Refuse("is negative");
-  if (range.min > value) return min.Above(range.min, "the capacity's value", value);                                        // R3
-  if (fallback < range.min) return field.At("default").Refuse("is below min");                                              // R4
-  if (range.max) {                                                                                                          // R5
+  if (range.min > value) return min.Above(range.min, "the capacity's value", value);  // R3
+  if (fallback < range.min) return field.At("default").Refuse("is below min");        // R4
+  if (range.max) {                                                                    // R5
     if (range.min > *range.max) return min.Above(range.min, "max", *range.max);
     if (*range.max > value) return max.Above(*range.max, "the capacity's value", value);
     if (fallback > *range.max) return field.At("default").Above(fallback, "max", *range.max);
@@ -92,7 +92,7 @@ absl::Status ValidatePolicy(const std::string& name, const PublishedCapacity& ca
   if (!capacity.request_policy) return absl::OkStatus();
   const RequestPolicy& policy = *capacity.request_policy;
   const Field field = capacity_field.At("requestPolicy");
-  if (!allow_multiple_allocations) return field.Refuse("is allowed for shared devices only");                               // P1
+  if (!allow_multiple_allocations) return field.Refuse("is allowed for shared devices only");                                    // P1
   if (!policy.valid_values.empty() && policy.valid_range) return field.Refuse("validValues and validRange exclude each other");  // P2
   if (policy.default_value && policy.default_value->IsNegative()) return field.At("default").Refuse("is negative");
   if (!policy.valid_values.empty()) TRANCHE_RETURN_IF_ERROR(CheckValues(field, policy, capacity.value));

@@ -124,9 +124,7 @@ absl::StatusOr<std::string> EncodeSpec(const Spec& spec) {
   TRANCHE_RETURN_IF_ERROR(CheckSpec(spec));
   json::object object{{"cdiVersion", MinimumVersion(spec)}, {"kind", spec.kind}};
   json::array& devices = object["devices"].emplace_array();
-  for (const Device& device : spec.devices) {
-    devices.push_back(json::object{{"name", device.name}, {"containerEdits", EncodeContainerEdits(device.edits)}});
-  }
+  for (const Device& device : spec.devices) { devices.push_back(json::object{{"name", device.name}, {"containerEdits", EncodeContainerEdits(device.edits)}}); }
   return ToPrettyJson(object);
 }
 

@@ -16,13 +16,13 @@
 namespace tranche::cdi {
 
 struct Device {
-  std::string name;                     // "<claimUID>-<short id>"
+  std::string name;  // "<claimUID>-<short id>"
   ContainerEdits edits;
   friend bool operator==(const Device&, const Device&) = default;
 };
 
 struct Spec {
-  std::string kind;                     // "vnic.tranche.dev/claim"
+  std::string kind;  // "vnic.tranche.dev/claim"
   std::vector<Device> devices;
   friend bool operator==(const Spec&, const Spec&) = default;
 };
@@ -31,7 +31,7 @@ struct Spec {
 std::string MinimumVersion(const Spec& spec);
 // InvalidArgument for a kind or name that a runtime would drop, and for edits that are empty.
 absl::StatusOr<std::string> EncodeSpec(const Spec& spec);
-absl::StatusOr<Spec> DecodeSpec(std::string_view json);   // for the local container-runtime player and tests
+absl::StatusOr<Spec> DecodeSpec(std::string_view json);  // for the local container-runtime player and tests
 
 std::string DeviceName(const ShareKey& key);
 std::string DeviceId(std::string_view driver, const ShareKey& key);  // "vnic.tranche.dev/claim=<name>": what the kubelet gets
@@ -43,7 +43,7 @@ class Directory {
   // Writes (temp + rename in the same directory) or replaces the claim's spec. Devices without edits are left out; with none left no file is
   // written and an old one is removed.
   absl::Status Write(const std::string& driver, const std::string& claim_uid, const std::vector<Device>& devices) const;
-  absl::Status Remove(const std::string& driver, const std::string& claim_uid) const;   // absent is success
+  absl::Status Remove(const std::string& driver, const std::string& claim_uid) const;  // absent is success
   // Claim UIDs that have a file of `driver`, for reconcile. Temporary files that a crash left are removed.
   absl::StatusOr<std::vector<std::string>> ListClaims(const std::string& driver) const;
   absl::StatusOr<Spec> Read(const std::string& driver, const std::string& claim_uid) const;

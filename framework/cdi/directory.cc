@@ -44,9 +44,7 @@ bool IsAbandoned(const std::string& path) {
 
 }  // namespace
 
-std::string Directory::FilePath(const std::string& driver, const std::string& claim_uid) const {
-  return Cat(path_, "/", driver, kInfix, claim_uid, kSuffix);
-}
+std::string Directory::FilePath(const std::string& driver, const std::string& claim_uid) const { return Cat(path_, "/", driver, kInfix, claim_uid, kSuffix); }
 
 absl::Status Directory::Write(const std::string& driver, const std::string& claim_uid, const std::vector<Device>& devices) const {
   TRANCHE_RETURN_IF_ERROR(CheckNames(driver, claim_uid));

@@ -33,8 +33,8 @@ absl::Status CheckLimit(const store::ShareRow& share, const LimitInForce& limit)
   if (consumed == share.consumed.end()) return absl::OkStatus();
   TRANCHE_ASSIGN_OR_RETURN(const std::int64_t granted, consumed->second.CeilToInt64());
   if (limit.requested == granted) return absl::OkStatus();
-  return absl::FailedPreconditionError(Cat("backend '", share.backend, "' took ", limit.requested, " for ", what, ", but ", granted,
-                                           " was granted; the share was refused"));
+  return absl::FailedPreconditionError(
+      Cat("backend '", share.backend, "' took ", limit.requested, " for ", what, ", but ", granted, " was granted; the share was refused"));
 }
 
 }  // namespace
@@ -61,8 +61,7 @@ std::optional<ClaimLocks::Held> ClaimLocks::TryAcquire(const ClaimId& id) {
   return std::optional<Held>(std::in_place, *this, id);
 }
 
-AuditRecord MakeAudit(Actor actor, std::string_view action, const store::ClaimRow& claim, const store::ShareRow* share,
-                      const absl::Status& outcome) {
+AuditRecord MakeAudit(Actor actor, std::string_view action, const store::ClaimRow& claim, const store::ShareRow* share, const absl::Status& outcome) {
   AuditRecord record;
   record.at = std::chrono::system_clock::now();
   record.actor = actor == Actor::kKubelet ? "kubelet" : actor == Actor::kOperator ? "operator" : "reconcile";

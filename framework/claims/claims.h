@@ -38,10 +38,10 @@ class ClaimReader {
 
 // One device of the answer to the kubelet.
 struct PreparedDevice {
-  std::vector<std::string> request_names;   // base names
+  std::vector<std::string> request_names;  // base names
   std::string pool, device;
   std::vector<std::string> cdi_device_ids;
-  std::string share_id;                     // empty: none
+  std::string share_id;  // empty: none
   friend bool operator==(const PreparedDevice&, const PreparedDevice&) = default;
 };
 using PrepareAnswers = std::map<std::string, absl::StatusOr<std::vector<PreparedDevice>>>;  // by claim UID
@@ -49,7 +49,7 @@ using UnprepareAnswers = std::map<std::string, absl::Status>;
 
 // One difference that reconcile found, and what it did.
 struct Repair {
-  std::string what;      // "finished" | "undone" | "re-made" | "rewritten" | "removed orphan" | "quarantined" | "unknown"
+  std::string what;  // "finished" | "undone" | "re-made" | "rewritten" | "removed orphan" | "quarantined" | "unknown"
   ShareKey key;
   std::string detail;
   friend bool operator==(const Repair&, const Repair&) = default;
@@ -73,7 +73,7 @@ struct Dependencies {
   // Whether no other host process works on this store now. Then an intent that no call of this process owns is a crash's leftover, whatever its
   // age; otherwise it is left alone for a minute.
   std::function<bool()> sole_host = [] { return true; };
-  Observer* observer = nullptr;          // outlives the claims
+  Observer* observer = nullptr;  // outlives the claims
 };
 
 // How old the stored time of a share's last verification may become.

@@ -53,15 +53,15 @@ struct StoredClaim {
 struct Preparation {
   ClaimReference reference;
   absl::Status status;
-  std::optional<StoredClaim> before;         // what the store had
-  Allocation allocation;                     // what the claim has
-  std::vector<ResolvedShare> resolved;       // new shares; empty when the stored ones are answered again
-  store::ClaimRow claim;                     // the row as it becomes
+  std::optional<StoredClaim> before;    // what the store had
+  Allocation allocation;                // what the claim has
+  std::vector<ResolvedShare> resolved;  // new shares; empty when the stored ones are answered again
+  store::ClaimRow claim;                // the row as it becomes
   std::vector<store::ShareRow> shares;
-  bool granted = false;                      // the intent of this call is durable: a failure must be undone
+  bool granted = false;  // the intent of this call is durable: a failure must be undone
   bool calls_backend = false;
-  bool quiet = false;                        // a failure that is no refusal (the API did not answer): not audited
-  std::optional<std::size_t> culprit;        // index in `shares`
+  bool quiet = false;                  // a failure that is no refusal (the API did not answer): not audited
+  std::optional<std::size_t> culprit;  // index in `shares`
 };
 
 // Who is the author of audit records.
@@ -70,19 +70,19 @@ enum class Actor { kKubelet, kReconcile, kOperator };
 // One claim to release, and how it ended.
 struct Release {
   StoredClaim stored;
-  absl::Status failed_prepare;               // why a prepare is undone; OK: the claim is released
+  absl::Status failed_prepare;  // why a prepare is undone; OK: the claim is released
   absl::Status status;
-  bool superseded = false;                   // another host process prepared it anew: it is not ours to speak of
+  bool superseded = false;  // another host process prepared it anew: it is not ours to speak of
 };
 
 // One run of Reconcile. Holds the locks of every claim that it looks at.
 struct Reconciliation {
-  std::string backend;                       // empty: all
-  std::set<ClaimId> only;                    // empty: all
+  std::string backend;     // empty: all
+  std::set<ClaimId> only;  // empty: all
   std::map<ClaimId, ClaimLocks::Held> locks;
-  std::vector<StoredClaim> claims;           // those that are locked
-  std::set<ShareKey> known;                  // shares of every claim, locked or not
-  std::set<std::string> drivers;             // whose leftovers are ours
+  std::vector<StoredClaim> claims;                                 // those that are locked
+  std::set<ShareKey> known;                                        // shares of every claim, locked or not
+  std::set<std::string> drivers;                                   // whose leftovers are ours
   std::map<std::string, std::map<ShareKey, AppliedShare>> listed;  // by reachable backend
   std::vector<Repair> repairs;
   std::vector<absl::Status> errors;
@@ -117,15 +117,13 @@ class Claims::Impl {
  private:
   // claims.cc
   absl::StatusOr<std::optional<StoredClaim>> Find(const ClaimId& id);
-  std::map<std::string, ClaimLocks::Held> LockAll(const std::string& driver, const std::map<std::string, ClaimReference>& claims,
-                                                  Deadline deadline);
+  std::map<std::string, ClaimLocks::Held> LockAll(const std::string& driver, const std::map<std::string, ClaimReference>& claims, Deadline deadline);
   absl::Status WriteCdi(const std::string& driver, const std::string& claim_uid, const std::vector<store::ShareRow>& shares);
   std::vector<PreparedDevice> Answer(const std::vector<store::ShareRow>& shares) const;
   backend::EditAllowList AllowedEdits(const std::string& backend) const;
   backend::PrepareItem ItemOf(const store::ClaimRow& claim, const store::ShareRow& share) const;
   // One backend call per backend for the given shares; fills `applied` or gives the error, by key.
-  std::map<ShareKey, absl::StatusOr<AppliedShare>> CallPrepare(const std::map<std::string, std::vector<backend::PrepareItem>>& items,
-                                                               Deadline deadline);
+  std::map<ShareKey, absl::StatusOr<AppliedShare>> CallPrepare(const std::map<std::string, std::vector<backend::PrepareItem>>& items, Deadline deadline);
 
   // prepare.cc
   void PlanAll(std::vector<Preparation>& preparations, const inventory::Snapshot& snapshot, Deadline deadline);
@@ -203,8 +201,7 @@ const LimitInForce* FindLimit(const AppliedShare& applied, const LimitInForce& l
 std::string DriftOf(const store::ShareRow& share, const AppliedShare* listed);
 
 // The audit record of a share, or of a claim when `share` is null.
-AuditRecord MakeAudit(Actor actor, std::string_view action, const store::ClaimRow& claim, const store::ShareRow* share,
-                      const absl::Status& outcome);
+AuditRecord MakeAudit(Actor actor, std::string_view action, const store::ClaimRow& claim, const store::ShareRow* share, const absl::Status& outcome);
 
 // CAP-4 and the contract of `prepare`: the answer is for this key, complete, its edits are allowed and every limit is what was asked.
 absl::Status CheckApplied(const store::ShareRow& share, const AppliedShare& applied, const backend::EditAllowList& allowed);

@@ -25,8 +25,7 @@ std::vector<store::ShareRow> WantedShares(const Preparation& preparation) {
 
 void Claims::Impl::Notify(ClaimChange change, const store::ClaimRow& claim, const std::vector<store::ShareRow>& shares, const absl::Status& why) const {
   if (dependencies_.observer == nullptr) return;
-  dependencies_.observer->OnClaim(
-      {change, claim.driver, {claim.namespace_name, claim.name, claim.claim_uid}, claim.allocation_version, shares, why});
+  dependencies_.observer->OnClaim({change, claim.driver, {claim.namespace_name, claim.name, claim.claim_uid}, claim.allocation_version, shares, why});
 }
 
 void Claims::Impl::NotifyPreparations(const std::vector<Preparation>& preparations) const {

@@ -13,22 +13,22 @@
 namespace tranche::claims {
 
 enum class ClaimChange {
-  kPrepared,        // its shares are in force
-  kRefused,         // a prepare failed and nothing of it is left; `why`
-  kRejoinRefused,   // it stays prepared, but one more prepare of it (another pod, another allocation) was refused; `why`
-  kReleased,        // no row is left
-  kReleaseFailed,   // still held; `why`
-  kDrifted,         // a limit in force is not what was granted, or what was applied vanished; being repaired, or `why` it could not be.
-                    // NotFound: a share is gone altogether
-  kRepaired,        // in force again
-  kVerified,        // in force as ever. Once for each claim after a start, then every kVerifiedWriteInterval
+  kPrepared,       // its shares are in force
+  kRefused,        // a prepare failed and nothing of it is left; `why`
+  kRejoinRefused,  // it stays prepared, but one more prepare of it (another pod, another allocation) was refused; `why`
+  kReleased,       // no row is left
+  kReleaseFailed,  // still held; `why`
+  kDrifted,        // a limit in force is not what was granted, or what was applied vanished; being repaired, or `why` it could not be.
+                   // NotFound: a share is gone altogether
+  kRepaired,       // in force again
+  kVerified,       // in force as ever. Once for each claim after a start, then every kVerifiedWriteInterval
 };
 
 struct ClaimEvent {
   ClaimChange change = ClaimChange::kPrepared;
   std::string driver;
   ClaimReference claim;
-  std::string allocation_version;        // CAP-6; empty when the claim never got one
+  std::string allocation_version;  // CAP-6; empty when the claim never got one
   // As they are now. kRefused: as they were asked for, or only their keys; may be empty. kDrifted: where it differs, `applied` is
   // not complete and its limits are what the backend found in force: 0 where nothing is.
   std::vector<store::ShareRow> shares;

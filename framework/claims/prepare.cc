@@ -16,9 +16,7 @@ namespace {
 constexpr auto kTimeToUndo = std::chrono::seconds(10);
 constexpr std::size_t kParallelPlans = 8;
 
-capacity::Grant GrantOf(const store::ShareRow& row) {
-  return {row.key, row.backend, row.physical, row.mode, row.admin_access, row.consumed, row.counters};
-}
+capacity::Grant GrantOf(const store::ShareRow& row) { return {row.key, row.backend, row.physical, row.mode, row.admin_access, row.consumed, row.counters}; }
 
 void AddHoldings(const std::vector<store::Holding>& holdings, std::vector<capacity::Grant>& live) {
   for (const store::Holding& holding : holdings) {
@@ -73,8 +71,7 @@ absl::Status NameHolders(store::Transaction& transaction, const store::ShareRow&
 }
 
 bool IsSubset(const std::vector<std::string>& inner, const std::vector<std::string>& outer) {
-  return std::all_of(inner.begin(), inner.end(),
-                     [&](const std::string& item) { return std::find(outer.begin(), outer.end(), item) != outer.end(); });
+  return std::all_of(inner.begin(), inner.end(), [&](const std::string& item) { return std::find(outer.begin(), outer.end(), item) != outer.end(); });
 }
 
 bool IsComplete(const store::ShareRow& share) {
@@ -119,8 +116,8 @@ PrepareAnswers Claims::Impl::Prepare(const std::string& driver, const std::vecto
   PrepareAnswers answers;
   for (const Preparation& preparation : preparations) {
     const absl::Status& status = preparation.status;
-    answers.emplace(preparation.reference.uid,
-                    status.ok() ? absl::StatusOr<std::vector<PreparedDevice>>(Answer(preparation.shares)) : absl::StatusOr<std::vector<PreparedDevice>>(status));
+    answers.emplace(preparation.reference.uid, status.ok() ? absl::StatusOr<std::vector<PreparedDevice>>(Answer(preparation.shares))
+                                                           : absl::StatusOr<std::vector<PreparedDevice>>(status));
   }
   return answers;
 }
@@ -168,8 +165,8 @@ absl::Status Claims::Impl::FinishUnprepare(Preparation& preparation, Deadline de
 absl::Status Claims::Impl::PlanAgain(Preparation& preparation, const Claim& claim) {
   const StoredClaim& before = *preparation.before;
   if (AllocationVersion(preparation.allocation, before.claim.driver, before.claim.epoch) != before.claim.allocation_version) {
-    return absl::FailedPreconditionError(Cat("claim ", before.claim.claim_uid,
-                                             " is prepared with another allocation; it must be unprepared before this one can be prepared"));
+    return absl::FailedPreconditionError(
+        Cat("claim ", before.claim.claim_uid, " is prepared with another allocation; it must be unprepared before this one can be prepared"));
   }
   preparation.claim = before.claim;
   preparation.shares = before.shares;
@@ -239,8 +236,7 @@ void Claims::Impl::Grant(std::vector<Preparation>& preparations, const inventory
 }
 
 absl::Status Claims::Impl::CheckOne(store::Transaction& transaction, Preparation& preparation, const inventory::Snapshot& snapshot) {
-  TRANCHE_ASSIGN_OR_RETURN(const std::optional<store::ClaimRow> now,
-                           transaction.FindClaim(preparation.claim.driver, preparation.reference.uid));
+  TRANCHE_ASSIGN_OR_RETURN(const std::optional<store::ClaimRow> now, transaction.FindClaim(preparation.claim.driver, preparation.reference.uid));
   if (!IsUnchanged(preparation.before, now)) {
     preparation.quiet = true;
     preparation.granted = false;

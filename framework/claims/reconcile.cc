@@ -14,14 +14,12 @@ namespace {
 constexpr auto kOldestLiveIntent = std::chrono::seconds(60);
 
 bool Touches(const StoredClaim& stored, const std::string& backend) {
-  return backend.empty() || std::any_of(stored.shares.begin(), stored.shares.end(),
-                                        [&](const store::ShareRow& share) { return share.backend == backend; });
+  return backend.empty() || std::any_of(stored.shares.begin(), stored.shares.end(), [&](const store::ShareRow& share) { return share.backend == backend; });
 }
 
 bool HasEdits(const StoredClaim& stored) {
-  return std::any_of(stored.shares.begin(), stored.shares.end(), [](const store::ShareRow& share) {
-    return share.applied.has_value() && share.applied->edits != ContainerEdits{};
-  });
+  return std::any_of(stored.shares.begin(), stored.shares.end(),
+                     [](const store::ShareRow& share) { return share.applied.has_value() && share.applied->edits != ContainerEdits{}; });
 }
 
 ShareKey FirstKey(const StoredClaim& stored) {
@@ -118,8 +116,7 @@ void Claims::Impl::ReleaseLeftovers(Reconciliation& work, Deadline deadline) {
     const bool intent = states[i] == store::ClaimState::kPreparing;
     for (const store::ShareRow& share : release.stored.shares) {
       work.known.erase(share.key);
-      AddRepair(work, intent ? "undone" : "finished", share.key,
-                intent ? "its prepare did not get to its end" : "its unprepare did not get to its end");
+      AddRepair(work, intent ? "undone" : "finished", share.key, intent ? "its prepare did not get to its end" : "its unprepare did not get to its end");
     }
   }
   std::erase_if(work.claims, [](const StoredClaim& stored) { return stored.claim.state != store::ClaimState::kPrepared; });
@@ -185,8 +182,7 @@ void Claims::Impl::Remake(Reconciliation& work, Deadline deadline) {
     for (store::ShareRow& share : stored.shares) {
       const auto answer = answers.find(share.key);
       if (answer == answers.end()) continue;
-      const absl::Status status =
-          answer->second.ok() ? CheckApplied(share, *answer->second, AllowedEdits(share.backend)) : answer->second.status();
+      const absl::Status status = answer->second.ok() ? CheckApplied(share, *answer->second, AllowedEdits(share.backend)) : answer->second.status();
       differs = true;
       if (status.ok()) {
         share.applied = *answer->second;
@@ -217,9 +213,8 @@ void Claims::Impl::Remake(Reconciliation& work, Deadline deadline) {
     NoteRepair(*claim, failure == failures.end() ? absl::OkStatus() : failure->second);
   }
   for (const ShareKey& key : made) {
-    const bool ours = std::any_of(kept->begin(), kept->end(), [&key](const StoredClaim* claim) {
-      return claim->claim.driver == key.driver && claim->claim.claim_uid == key.claim_uid;
-    });
+    const bool ours = std::any_of(kept->begin(), kept->end(),
+                                  [&key](const StoredClaim* claim) { return claim->claim.driver == key.driver && claim->claim.claim_uid == key.claim_uid; });
     if (ours) AddRepair(work, "re-made", key, "it was stored and not, or only partly, applied");
   }
   TakeBack(work, std::move(superseded), deadline);

@@ -39,8 +39,7 @@ const DeviceRequest* RequestOf(const Claim& claim, std::string_view name) {
 
 bool Reaches(const OpaqueConfig& config, std::string_view request) {
   if (config.requests.empty()) return true;
-  return std::any_of(config.requests.begin(), config.requests.end(),
-                     [&](const std::string& name) { return name == request || name == BaseRequest(request); });
+  return std::any_of(config.requests.begin(), config.requests.end(), [&](const std::string& name) { return name == request || name == BaseRequest(request); });
 }
 
 // The allocation carries the claim's own entries too; a claim that was placed locally may have them in its spec only.
@@ -54,8 +53,7 @@ std::vector<std::string> ClaimParameters(const Claim& claim, const AllocationRes
     }
   };
   const auto& allocated = claim.allocation->config;
-  const bool has_own =
-      std::any_of(allocated.begin(), allocated.end(), [](const OpaqueConfig& config) { return config.source == ConfigSource::kClaim; });
+  const bool has_own = std::any_of(allocated.begin(), allocated.end(), [](const OpaqueConfig& config) { return config.source == ConfigSource::kClaim; });
   add(has_own ? allocated : claim.config);
   return parameters;
 }
@@ -68,8 +66,8 @@ absl::StatusOr<const config::ClassConfiguration*> FindClassOf(const Claim& claim
   }
   const config::ClassConfiguration* device_class = config::FindClass(driver, request->device_class);
   if (device_class == nullptr) {
-    return absl::PermissionDeniedError(Cat("request '", result.request, "': class '", request->device_class, "' is not configured for driver ",
-                                           result.driver, " on this node; add it under drivers[].classes or use one that is"));
+    return absl::PermissionDeniedError(Cat("request '", result.request, "': class '", request->device_class, "' is not configured for driver ", result.driver,
+                                           " on this node; add it under drivers[].classes or use one that is"));
   }
   if (device_class->offer != device.offer) {
     return absl::PermissionDeniedError(Cat("request '", result.request, "': class '", device_class->name, "' is for offer '", device_class->offer,
@@ -78,11 +76,10 @@ absl::StatusOr<const config::ClassConfiguration*> FindClassOf(const Claim& claim
   return device_class;
 }
 
-absl::Status CheckAuthority(const Claim& claim, const AllocationResult& result, const PublishedDevice& device,
-                            const config::ClassConfiguration& device_class) {
+absl::Status CheckAuthority(const Claim& claim, const AllocationResult& result, const PublishedDevice& device, const config::ClassConfiguration& device_class) {
   if (!config::MatchesAny(device_class.namespaces, claim.namespace_name)) {
-    return absl::PermissionDeniedError(Cat("request '", result.request, "': namespace '", claim.namespace_name, "' may not use class '",
-                                           device_class.name, "'; ask the node's operator to add it to namespaces.allow of the class"));
+    return absl::PermissionDeniedError(Cat("request '", result.request, "': namespace '", claim.namespace_name, "' may not use class '", device_class.name,
+                                           "'; ask the node's operator to add it to namespaces.allow of the class"));
   }
   if (device.enforcement < device_class.minimum_enforcement) {
     return absl::FailedPreconditionError(Cat("request '", result.request, "': device ", Address(result), " enforces its limits '",
@@ -108,7 +105,8 @@ absl::Status CheckAmount(const AllocationResult& result, const std::string& name
   const std::string what = Cat("device ", Address(result), ": request '", result.request, "' consumes ", amount.ToString(), " of capacity ", name);
   constexpr std::string_view kRemedy = "; delete the claim so that it is allocated anew";
   if (amount.IsNegative()) return absl::InvalidArgumentError(Cat(what, ", which is negative", kRemedy));
-  if (name == kShares && (amount.IsZero() || !amount.IsInteger())) return absl::InvalidArgumentError(Cat(what, ", which is no whole number above zero", kRemedy));
+  if (name == kShares && (amount.IsZero() || !amount.IsInteger()))
+    return absl::InvalidArgumentError(Cat(what, ", which is no whole number above zero", kRemedy));
   if (amount.IsZero() && !GivesZero(capacity)) return absl::InvalidArgumentError(Cat(what, ", but the least that one request gets is more", kRemedy));
   if (amount > capacity.value) return absl::OutOfRangeError(Cat(what, ", but the whole device has ", capacity.value.ToString(), kRemedy));
   return absl::OkStatus();
@@ -121,7 +119,8 @@ std::string OffPolicy(const Quantities& consumed, const PublishedDevice& device)
     const absl::StatusOr<Quantity> now = capacity::Consumed(name, device.capacity.at(name), amount);
     if (now.ok() && *now == amount) continue;
     const std::string why = now.ok() ? Cat("would be ", now->ToString()) : std::string(now.status().message());
-    Append(text, text.empty() ? "" : "; ", "capacity ", name, ": ", amount.ToString(), " was allocated, under the policy of now it ", now.ok() ? "" : "is refused: ", why);
+    Append(text, text.empty() ? "" : "; ", "capacity ", name, ": ", amount.ToString(), " was allocated, under the policy of now it ",
+           now.ok() ? "" : "is refused: ", why);
   }
   return text;
 }
@@ -152,8 +151,8 @@ absl::Status CheckDevice(const AllocationResult& result, const PublishedDevice* 
     return absl::NotFoundError(Cat("device ", Address(result), " is not on this node any more; delete the claim so that it is allocated anew"));
   }
   if (device->draining) {
-    return absl::FailedPreconditionError(Cat("device ", Address(result), ": offer '", device->offer,
-                                             "' was removed from the configuration and takes no new claim"));
+    return absl::FailedPreconditionError(
+        Cat("device ", Address(result), ": offer '", device->offer, "' was removed from the configuration and takes no new claim"));
   }
   if (device->mode == Mode::kShare && result.admin_access) {
     return absl::FailedPreconditionError(Cat("device ", Address(result), ": request '", result.request,
@@ -208,16 +207,17 @@ std::vector<AllocationResult> ResultsOf(const Claim& claim, const std::string& d
 absl::Status CheckClaim(const Claim& claim, const ClaimReference& reference) {
   const std::string name = Cat("claim ", reference.namespace_name, "/", reference.name);
   if (claim.uid != reference.uid) {
-    return absl::FailedPreconditionError(Cat(name, " has UID ", claim.uid, ", the kubelet asked for ", reference.uid,
-                                             ": it was deleted and re-created; the pod must be re-created too"));
+    return absl::FailedPreconditionError(
+        Cat(name, " has UID ", claim.uid, ", the kubelet asked for ", reference.uid, ": it was deleted and re-created; the pod must be re-created too"));
   }
   if (claim.namespace_name != reference.namespace_name || claim.name != reference.name) {
-    return absl::InvalidArgumentError(Cat(name, " was asked for, but the object is ", claim.namespace_name, "/", claim.name,
-                                          "; correct its metadata.name and metadata.namespace"));
+    return absl::InvalidArgumentError(
+        Cat(name, " was asked for, but the object is ", claim.namespace_name, "/", claim.name, "; correct its metadata.name and metadata.namespace"));
   }
   if (!IsPlainUid(claim.uid)) {
-    return absl::InvalidArgumentError(Cat(name, ": metadata.uid has other characters than letters, digits and '-', or more than 128; "
-                                                "delete the claim and create it again"));
+    return absl::InvalidArgumentError(Cat(name,
+                                          ": metadata.uid has other characters than letters, digits and '-', or more than 128; "
+                                          "delete the claim and create it again"));
   }
   if (!claim.allocation.has_value()) return absl::FailedPreconditionError(Cat(name, " is not allocated"));
   if (const absl::Status consumers = CheckConsumers(claim); !consumers.ok()) {

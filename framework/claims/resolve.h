@@ -13,10 +13,10 @@
 namespace tranche::claims {
 
 struct ResolvedShare {
-  store::ShareRow row;            // state intent
+  store::ShareRow row;  // state intent
   PublishedDevice device;
   store::PolicyRow policy;
-  std::string off_policy;         // why the policy of now would not have given these amounts; "" when it would
+  std::string off_policy;  // why the policy of now would not have given these amounts; "" when it would
 };
 
 // Results of `driver` in the claim's order.

@@ -18,9 +18,10 @@ void UnknownShares::Replace(const std::string& backend, const std::vector<Unknow
   }
   for (const UnknownShare& share : shares) {
     if (!shares_.contains(share.key)) {
-      LogError("a share is in force that the store knows nothing of; it stays until its claim is prepared or unprepared, or an operator releases it with "
-               "'tranchectl release-unknown'",
-               {{"backend", backend}, {"share", Describe(share.key)}});
+      LogError(
+          "a share is in force that the store knows nothing of; it stays until its claim is prepared or unprepared, or an operator releases it with "
+          "'tranchectl release-unknown'",
+          {{"backend", backend}, {"share", Describe(share.key)}});
     }
     kept.insert_or_assign(share.key, share);
   }

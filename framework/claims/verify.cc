@@ -28,24 +28,22 @@ std::string WrongLimits(const AppliedShare& granted, const AppliedShare& listed)
     const LimitInForce* now = FindLimit(listed, limit);
     if (now == nullptr && listed.applied == AppliedState::kComplete) continue;
     if (now != nullptr && IsInForce(limit.requested, now->in_force)) continue;
-    Append(text, text.empty() ? "" : "; ", What(limit), ": ", limit.requested, " was granted, ",
-           now == nullptr ? std::string("no limit") : Cat(now->in_force), " is in force (", limit.mechanism, ")");
+    Append(text, text.empty() ? "" : "; ", What(limit), ": ", limit.requested, " was granted, ", now == nullptr ? std::string("no limit") : Cat(now->in_force),
+           " is in force (", limit.mechanism, ")");
   }
   return text;
 }
 
 bool IsStale(const store::ShareRow& share, WallTime now) {
-  return share.applied.has_value() && std::any_of(share.applied->limits.begin(), share.applied->limits.end(), [&](const LimitInForce& limit) {
-           return now - limit.verified_at >= kVerifiedWriteInterval;
-         });
+  return share.applied.has_value() && std::any_of(share.applied->limits.begin(), share.applied->limits.end(),
+                                                  [&](const LimitInForce& limit) { return now - limit.verified_at >= kVerifiedWriteInterval; });
 }
 
 }  // namespace
 
 const LimitInForce* FindLimit(const AppliedShare& applied, const LimitInForce& like) {
-  const auto found = std::find_if(applied.limits.begin(), applied.limits.end(), [&](const LimitInForce& limit) {
-    return limit.capacity == like.capacity && limit.direction == like.direction;
-  });
+  const auto found = std::find_if(applied.limits.begin(), applied.limits.end(),
+                                  [&](const LimitInForce& limit) { return limit.capacity == like.capacity && limit.direction == like.direction; });
   return found == applied.limits.end() ? nullptr : &*found;
 }
 
@@ -139,8 +137,8 @@ void Claims::Impl::NoteVerified(const Reconciliation& work, const std::set<Claim
   std::vector<const StoredClaim*> stale;
   for (const StoredClaim& stored : work.claims) {
     const bool is_right = !suspects.contains({stored.claim.driver, stored.claim.claim_uid});
-    const bool is_known = std::all_of(stored.shares.begin(), stored.shares.end(),
-                                      [&](const store::ShareRow& share) { return work.listed.contains(share.backend); });
+    const bool is_known =
+        std::all_of(stored.shares.begin(), stored.shares.end(), [&](const store::ShareRow& share) { return work.listed.contains(share.backend); });
     for (const store::ShareRow& share : stored.shares) {
       if (!is_right) wrong.insert(share.backend);
     }

@@ -24,10 +24,10 @@ struct AllowEdits {
 };
 
 struct BackendConfiguration {
-  std::string name;                    // DNS label, unique
-  std::string library;                 // "vnic_tc": found in the backend directory with its manifest
+  std::string name;     // DNS label, unique
+  std::string library;  // "vnic_tc": found in the backend directory with its manifest
   Isolation isolation = Isolation::kProcess;
-  std::string config = "{}";           // the backend's own, as JSON text; checked against the manifest's schema by backend/
+  std::string config = "{}";  // the backend's own, as JSON text; checked against the manifest's schema by backend/
   AllowEdits allow_edits;
   int line = 0;
   friend bool operator==(const BackendConfiguration&, const BackendConfiguration&) = default;
@@ -47,7 +47,7 @@ struct CapacityConfiguration {
 };
 
 struct OfferConfiguration {
-  std::string name;                     // DNS label, unique within the driver
+  std::string name;  // DNS label, unique within the driver
   std::string backend;
   Mode mode = Mode::kWhole;
   std::map<std::string, CapacityConfiguration> capacity;
@@ -56,18 +56,18 @@ struct OfferConfiguration {
 };
 
 struct ClassConfiguration {
-  std::string name;                     // DNS subdomain: the DeviceClass
+  std::string name;  // DNS subdomain: the DeviceClass
   std::string offer;
-  std::vector<std::string> namespaces = {"*"};   // namespaces.allow: globs with '*'
+  std::vector<std::string> namespaces = {"*"};  // namespaces.allow: globs with '*'
   Enforcement minimum_enforcement = Enforcement::kNone;
-  std::string parameters = "{}";        // JSON object: the class's opaque configuration
-  std::vector<std::string> claim_parameters;     // parameter names that a claim may set itself; others are refused at prepare
+  std::string parameters = "{}";              // JSON object: the class's opaque configuration
+  std::vector<std::string> claim_parameters;  // parameter names that a claim may set itself; others are refused at prepare
   int line = 0;
   friend bool operator==(const ClassConfiguration&, const ClassConfiguration&) = default;
 };
 
 struct DriverConfiguration {
-  std::string name;                     // DNS subdomain ≤ 63
+  std::string name;  // DNS subdomain ≤ 63
   std::vector<OfferConfiguration> offers;
   std::vector<ClassConfiguration> classes;
   int line = 0;
@@ -81,8 +81,8 @@ struct HostConfiguration {
 };
 
 struct ParseError {
-  int line = 0;                         // 1-based; 0 unknown
-  std::string path;                     // "drivers[0].offers[1].capacity.bandwidth.step"
+  int line = 0;      // 1-based; 0 unknown
+  std::string path;  // "drivers[0].offers[1].capacity.bandwidth.step"
   std::string message;
 };
 

@@ -110,7 +110,8 @@ std::map<std::string, CapacityConfiguration> ReadCapacities(const Place& at, Mod
     if (!IsQualifiedName(name)) member.Fail(Cat("\"", name, "\" is not the name of a capacity"), "use a name that the backend publishes, such as bandwidth");
     CapacityConfiguration capacity = ReadCapacity(member);
     if (capacity.policy.has_value() && mode != Mode::kShare) {
-      member.Fail(Cat("a request policy needs mode: share, this offer is ", ModeName(mode)), "remove default, min, max, step and validValues, or set mode: share");
+      member.Fail(Cat("a request policy needs mode: share, this offer is ", ModeName(mode)),
+                  "remove default, min, max, step and validValues, or set mode: share");
     }
     capacities.emplace(name, std::move(capacity));
   }

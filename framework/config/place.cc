@@ -78,13 +78,11 @@ void CheckDuplicateKeys(const Place& place) {
   }
   if (place.node()->kind != YamlNode::Kind::kMap) return;
   std::set<std::string_view> seen;
-  for (const auto& [key, member] : place.Members()) {
-    CheckDuplicateKeys(member);
-  }
+  for (const auto& [key, member] : place.Members()) { CheckDuplicateKeys(member); }
   for (const YamlMember& member : place.node()->members) {
     if (seen.insert(member.key).second) continue;
-    const auto first = std::find_if(place.node()->members.begin(), place.node()->members.end(),
-                                    [&](const YamlMember& other) { return other.key == member.key; });
+    const auto first =
+        std::find_if(place.node()->members.begin(), place.node()->members.end(), [&](const YamlMember& other) { return other.key == member.key; });
     place.At(member).Fail("this key is here twice", Cat("keep one of them (the first is on line ", first->line, ")"));
   }
 }

@@ -17,7 +17,7 @@ class Place {
   Place(const YamlNode* node, int line, std::string path, std::vector<ParseError>* errors)
       : node_(node), line_(line), path_(std::move(path)), errors_(errors) {}
 
-  bool present() const { return node_ != nullptr; }       // a key without a value counts as absent
+  bool present() const { return node_ != nullptr; }  // a key without a value counts as absent
   int line() const { return line_; }
   const std::string& path() const { return path_; }
   const YamlNode* node() const { return node_; }
@@ -29,13 +29,13 @@ class Place {
   bool Has(std::string_view key) const { return (*this)[key].present(); }
   Place operator[](std::string_view key) const;
   Place At(const YamlMember& member) const;
-  std::vector<Place> Items() const;                                    // reports a value that is no list
-  std::vector<std::pair<std::string, Place>> Members() const;          // reports a value that is no map
+  std::vector<Place> Items() const;                            // reports a value that is no list
+  std::vector<std::pair<std::string, Place>> Members() const;  // reports a value that is no map
 
   // Scalars. Absent is an error for Text; the optional ones answer nullopt.
   std::string Text(std::string_view remedy) const;
   std::optional<bool> Flag() const;
-  std::optional<Quantity> Amount() const;                              // ≥ 0
+  std::optional<Quantity> Amount() const;  // ≥ 0
   std::vector<std::string> Texts() const;
   // A map as JSON text; "{}" when absent.
   std::string JsonObject(std::size_t max_bytes) const;

@@ -180,13 +180,9 @@ YamlOutcome ParseYaml(std::string_view text) {
       const int line = second.Take().line;
       outcome.errors.push_back({line, "", "a second document starts here; a configuration is one document, remove the '---' and what follows"});
     }
-  } catch (const Refused& refused) {
-    outcome.errors.push_back(refused.error);
-  } catch (const YAML::Exception& error) {
+  } catch (const Refused& refused) { outcome.errors.push_back(refused.error); } catch (const YAML::Exception& error) {
     outcome.errors.push_back({error.mark.is_null() ? 0 : error.mark.line + 1, "", Cat("not valid YAML: ", error.msg)});
-  } catch (const std::exception& error) {
-    outcome.errors.push_back({0, "", Cat("not valid YAML: ", std::string_view(error.what()))});
-  }
+  } catch (const std::exception& error) { outcome.errors.push_back({0, "", Cat("not valid YAML: ", std::string_view(error.what()))}); }
   return outcome;
 }
 

@@ -19,15 +19,15 @@ struct YamlMember;
 struct YamlNode {
   enum class Kind { kNull, kScalar, kSequence, kMap };
   Kind kind = Kind::kNull;
-  int line = 0;              // 1-based
-  std::string text;          // of a scalar
-  bool plain = true;         // not quoted: typed when it becomes JSON
+  int line = 0;       // 1-based
+  std::string text;   // of a scalar
+  bool plain = true;  // not quoted: typed when it becomes JSON
   std::vector<YamlNode> items;
   std::vector<YamlMember> members;  // in the file's order, duplicates kept
 };
 struct YamlMember {
   std::string key;
-  int line = 0;              // of the key
+  int line = 0;  // of the key
   YamlNode value;
 };
 

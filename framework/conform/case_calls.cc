@@ -7,7 +7,9 @@ namespace {
 void ExamineEmptyCalls(Session& session) {
   for (const Version version : session.versions) {
     for (const Reply& reply : {session.Prepare({}, version), session.Unprepare({}, version)}) {
-      session.report.Judge("D-12", !reply.status.ok() ? std::string(reply.status.message()) : reply.entries.empty() ? "" : Cat(reply.entries.size(), " entries"));
+      session.report.Judge("D-12", !reply.status.ok()      ? std::string(reply.status.message())
+                                   : reply.entries.empty() ? ""
+                                                           : Cat(reply.entries.size(), " entries"));
     }
   }
 }

@@ -58,7 +58,8 @@ void ExamineTooManyShares(Session& session, const Candidate& candidate) {
     if (problem.empty()) ++granted;
     if (!problem.empty()) refusal = problem;
   }
-  if (granted > room) return session.report.Fail("D-33", Cat(granted, " shares were prepared on device ", candidate.device.name, ", which has room for ", room));
+  if (granted > room)
+    return session.report.Fail("D-33", Cat(granted, " shares were prepared on device ", candidate.device.name, ", which has room for ", room));
   session.report.Pass("D-33", Cat(granted, " of ", room + 1, " were prepared"));
 }
 

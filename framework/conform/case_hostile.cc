@@ -28,14 +28,27 @@ void ExamineManyClaims(Session& session) {
 void ExamineOddNames(Session& session) {
   const google::protobuf::LogSilencer silence;  // it complains of what is sent here on purpose
   const std::string uid = NewUuid(), name = "dra-conform-absent", space = session.options.namespace_name, big(kLongName, 'a');
-  const std::vector<ClaimReference> odd = {{space, name, ""},     {"", "", ""},           {space, "", uid},        {"", name, uid},
-                                           {space, name, big},    {space, big, uid},      {big, name, uid},        {space, "../../../../api/v1/nodes", uid},
-                                           {"../..", name, uid},  {space, "a/b?c#d", uid}, {space, std::string("a\0b", 3), uid}, {space, name, std::string("a\0b", 3)},
-                                           {space, "\xff\xfe", uid}, {space, name, "\xc3\x28"}, {space, name, "%n%s%n"},  {space, "A B\r\n", uid}};
+  const std::vector<ClaimReference> odd = {{space, name, ""},
+                                           {"", "", ""},
+                                           {space, "", uid},
+                                           {"", name, uid},
+                                           {space, name, big},
+                                           {space, big, uid},
+                                           {big, name, uid},
+                                           {space, "../../../../api/v1/nodes", uid},
+                                           {"../..", name, uid},
+                                           {space, "a/b?c#d", uid},
+                                           {space, std::string("a\0b", 3), uid},
+                                           {space, name, std::string("a\0b", 3)},
+                                           {space, "\xff\xfe", uid},
+                                           {space, name, "\xc3\x28"},
+                                           {space, name, "%n%s%n"},
+                                           {space, "A B\r\n", uid}};
   std::string problem;
   for (const ClaimReference& claim : odd) {
     const Reply reply = session.plugin->Prepare(session.preferred(), {claim}, DeadlineIn(kCallTime));
-    const std::string shown = Cat("namespace \"", claim.namespace_name.substr(0, 40), "\", name \"", claim.name.substr(0, 40), "\", UID \"", claim.uid.substr(0, 40), "\"");
+    const std::string shown =
+        Cat("namespace \"", claim.namespace_name.substr(0, 40), "\", name \"", claim.name.substr(0, 40), "\", UID \"", claim.uid.substr(0, 40), "\"");
     if (reply.Ok(claim.uid) && problem.empty()) problem = Cat(shown, ": granted: ", Describe(reply.Devices(claim.uid)));
     const std::string serves = session.StillServes();
     if (!serves.empty() && problem.empty()) problem = Cat("after ", shown, ": ", serves);

@@ -54,7 +54,8 @@ void JudgeVersions(Session& session, bool is_reachable) {
   const Info& info = session.info;
   const bool stable = Lists(info, "v1.DRAPlugin"), beta = Lists(info, "v1beta1.DRAPlugin");
   session.report.Judge("D-4", stable || beta ? "" : Listed(info));
-  const auto first = std::find_if(info.versions.begin(), info.versions.end(), [](const std::string& v) { return v == "v1.DRAPlugin" || v == "v1beta1.DRAPlugin"; });
+  const auto first =
+      std::find_if(info.versions.begin(), info.versions.end(), [](const std::string& v) { return v == "v1.DRAPlugin" || v == "v1beta1.DRAPlugin"; });
   const auto unlisted = [&](Version version) { return is_reachable && ServiceProblem(session, version).empty() ? "; it is served all the same" : ""; };
   session.report.Judge("D-5", !stable ? Cat(Listed(info), unlisted(Version::kV1)) : *first != "v1.DRAPlugin" ? Listed(info) : "");
   session.report.Judge("D-6", beta ? "" : Cat(Listed(info), unlisted(Version::kV1Beta1)));
@@ -86,7 +87,9 @@ bool ExamineRegistration(Session& session) {
   const absl::Status notified = Registration(session.registration_socket).Notify("", DeadlineIn(5s));
   report.Judge("D-9", std::string(notified.message()));
   const absl::StatusOr<Info> again = Registration(session.registration_socket).GetInfo(DeadlineIn(10s));
-  report.Judge("D-10", !again.ok() ? std::string(again.status().message()) : *again == *info ? "" : Cat("name ", again->name, ", endpoint ", again->endpoint, ", ", Listed(*again)));
+  report.Judge("D-10", !again.ok()       ? std::string(again.status().message())
+                       : *again == *info ? ""
+                                         : Cat("name ", again->name, ", endpoint ", again->endpoint, ", ", Listed(*again)));
   return endpoint.empty() && !session.versions.empty();
 }
 

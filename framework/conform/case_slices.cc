@@ -19,7 +19,8 @@ std::string PoolProblem(const std::vector<Slice>& all) {
   for (const Slice& slice : all) pools[slice.pool_name].push_back(&slice);
   for (const auto& [pool, members] : pools) {
     for (const Slice* slice : members) {
-      if (slice->generation != members.front()->generation) return Cat("pool ", pool, ": generations ", members.front()->generation, " and ", slice->generation);
+      if (slice->generation != members.front()->generation)
+        return Cat("pool ", pool, ": generations ", members.front()->generation, " and ", slice->generation);
       if (slice->slice_count != static_cast<std::int64_t>(members.size())) {
         return Cat("pool ", pool, ": resourceSliceCount is ", slice->slice_count, " of ", slice->name, ", and there are ", members.size());
       }
@@ -89,12 +90,14 @@ void ExamineSlices(Session& session) {
   if (session.cluster == nullptr) return;
   const absl::StatusOr<std::vector<Slice>> all = Published(session);
   if (!all.ok() || all->empty()) {
-    session.no_claims = all.ok() ? Cat("there is no slice of driver ", session.info.name, " on node ", session.options.node) : std::string(all.status().message());
+    session.no_claims =
+        all.ok() ? Cat("there is no slice of driver ", session.info.name, " on node ", session.options.node) : std::string(all.status().message());
     session.report.Fail("D-45", session.no_claims);
     return session.Skip({"D-46", "D-47", "D-48", "D-49"}, session.no_claims);
   }
   const bool named = std::none_of(all->begin(), all->end(), [](const Slice& slice) { return slice.pool_name.empty(); });
-  named ? session.report.Pass("D-45", Cat(all->size(), " slices with ", DevicesOf(*all).size(), " devices")) : session.report.Fail("D-45", "a slice names no pool");
+  named ? session.report.Pass("D-45", Cat(all->size(), " slices with ", DevicesOf(*all).size(), " devices"))
+        : session.report.Fail("D-45", "a slice names no pool");
   session.report.Judge("D-46", PoolProblem(*all));
   session.report.Judge("D-47", NameProblem(*all));
   JudgeOwner(session, *all);
@@ -112,7 +115,8 @@ void ExamineSliceDeletion(Session& session) {
   if (!before.ok() || before->empty()) return session.Skip({"D-50", "D-51"}, "there is no slice to delete");
   const std::set<DeviceKey> devices = DevicesOf(*before);
   const Slice& victim = before->front();
-  if (const absl::Status deleted = session.cluster->DeleteSlice(victim.name); !deleted.ok()) return session.Skip({"D-50", "D-51"}, std::string(deleted.message()));
+  if (const absl::Status deleted = session.cluster->DeleteSlice(victim.name); !deleted.ok())
+    return session.Skip({"D-50", "D-51"}, std::string(deleted.message()));
   const auto begin = std::chrono::steady_clock::now();
   std::string problem = "not looked for";
   while (!problem.empty() && std::chrono::steady_clock::now() - begin < session.options.patience.slice_return && !session.options.is_interrupted()) {

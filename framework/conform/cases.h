@@ -10,11 +10,11 @@ absl::StatusOr<std::string> FindRegistrationSocket(const Options& options);
 
 // False: GetInfo or the endpoint is unusable, so that nothing else can be examined.
 bool ExamineRegistration(Session& session);
-void ExamineCalls(Session& session);            // what needs no claim
-void ExamineSlices(Session& session);           // finds the free devices, too
-void ExamineClaims(Session& session);           // a good claim, then bad ones
+void ExamineCalls(Session& session);   // what needs no claim
+void ExamineSlices(Session& session);  // finds the free devices, too
+void ExamineClaims(Session& session);  // a good claim, then bad ones
 void ExamineConcurrency(Session& session);
-void ExamineDevices(Session& session);          // exclusive devices and shares
+void ExamineDevices(Session& session);  // exclusive devices and shares
 void ExamineSliceDeletion(Session& session);
 void ExamineHealth(Session& session);
 void ExamineRestart(Session& session);

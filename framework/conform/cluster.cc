@@ -171,7 +171,9 @@ absl::StatusOr<ClaimReference> Cluster::Make(const ClaimSpec& spec, const std::s
   if (!options_.parameters.empty()) devices["config"] = Configuration(driver, options_.parameters, "");
   json::object metadata = Metadata(name, options_.namespace_name);
   metadata["finalizers"] = json::array{kFinalizer};
-  const json::object claim{{"apiVersion", "resource.k8s.io/v1"}, {"kind", "ResourceClaim"}, {"metadata", std::move(metadata)},
+  const json::object claim{{"apiVersion", "resource.k8s.io/v1"},
+                           {"kind", "ResourceClaim"},
+                           {"metadata", std::move(metadata)},
                            {"spec", json::object{{"devices", std::move(devices)}}}};
   absl::StatusOr<json::object> object = client_->Create(ClaimPath(""), claim, Soon());
   if (!object.ok()) return object.status();

@@ -20,7 +20,7 @@ namespace tranche::dra_conform {
 struct ClusterOptions {
   std::string kubeconfig, context;
   std::string node, namespace_name;
-  std::string parameters;                // JSON text of an object for the driver's opaque configuration; empty: none
+  std::string parameters;  // JSON text of an object for the driver's opaque configuration; empty: none
 };
 
 // A claim to be made. Wants with one base request are one request of that many devices.
@@ -33,7 +33,7 @@ class Cluster {
  public:
   // Asks the server for its version.
   static absl::StatusOr<std::unique_ptr<Cluster>> Connect(const ClusterOptions& options);
-  ~Cluster();                            // removes what is left
+  ~Cluster();  // removes what is left
 
   const std::string& server_version() const { return server_version_; }
 
@@ -58,7 +58,7 @@ class Cluster {
   const ClusterOptions options_;
   const std::unique_ptr<kube::Client> client_;
   std::string server_version_;
-  ConsumerReference consumer_;           // the pod that claims are reserved for
+  ConsumerReference consumer_;  // the pod that claims are reserved for
   bool is_consumer_real_ = false;
   std::vector<ClaimReference> made_;
 };

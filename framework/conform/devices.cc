@@ -20,9 +20,7 @@ bool Overlap(const std::set<DeviceKey>& left, const std::set<DeviceKey>& right) 
   return std::any_of(left.begin(), left.end(), [&](const DeviceKey& set) { return right.contains(set); });
 }
 
-bool IsUsable(const slices::SliceDevice& device) {
-  return device.taints.empty() && device.unknown.find("bindingConditions") == std::string::npos;
-}
+bool IsUsable(const slices::SliceDevice& device) { return device.taints.empty() && device.unknown.find("bindingConditions") == std::string::npos; }
 
 Quantity LeastOf(const slices::SliceCapacity& capacity) {
   if (capacity.request_policy.has_value()) {

@@ -20,10 +20,10 @@ struct Candidate {
 
 // One result of an allocation that is to be forged.
 struct Want {
-  std::string request;        // "r0", or "r0/sub" for a subrequest
+  std::string request;  // "r0", or "r0/sub" for a subrequest
   std::string driver, pool, device, device_class;
-  std::string share_id;       // empty: the whole device
-  Quantities consumed;        // of a share
+  std::string share_id;  // empty: the whole device
+  Quantities consumed;   // of a share
 };
 
 using DeviceKey = std::pair<std::string, std::string>;  // pool, device

@@ -44,8 +44,8 @@ struct Reply {
   absl::Status status;                   // of the call; entries are to be ignored unless OK
   std::map<std::string, Entry> entries;  // by claim UID
 
-  bool Ok(const std::string& uid) const;               // the call and the entry are there and without an error
-  std::string Why(const std::string& uid) const;       // what is wrong with it; "" when Ok
+  bool Ok(const std::string& uid) const;                      // the call and the entry are there and without an error
+  std::string Why(const std::string& uid) const;              // what is wrong with it; "" when Ok
   std::vector<Device> Devices(const std::string& uid) const;  // empty unless Ok
 };
 

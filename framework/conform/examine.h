@@ -28,11 +28,11 @@ struct Options {
   std::string kubeconfig, context;       // empty kubeconfig: what needs an API server is skipped
   std::string node;                      // whose slices are read
   std::string namespace_name = "default";
-  std::string device_class, share_class; // of the claims' requests; empty: the driver's name, the device class
-  std::string parameters;                // JSON text of an object: the claims' opaque configuration; empty: none
-  std::string restart_command;           // for sh -c; returns when the old process has ended. Empty: what needs it is skipped
+  std::string device_class, share_class;  // of the claims' requests; empty: the driver's name, the device class
+  std::string parameters;                 // JSON text of an object: the claims' opaque configuration; empty: none
+  std::string restart_command;            // for sh -c; returns when the old process has ended. Empty: what needs it is skipped
   std::vector<std::string> cdi_directories = {"/etc/cdi", "/var/run/cdi"};
-  bool leave_slices = false;             // delete none
+  bool leave_slices = false;  // delete none
   Patience patience;
   std::function<bool()> is_interrupted = [] { return false; };  // asked between cases
 };

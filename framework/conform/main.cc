@@ -41,16 +41,20 @@ struct Request {
 void AddOptions(CLI::App& app, Request& request) {
   Options& options = request.options;
   auto* socket = app.add_option("--registration", options.registration_socket, "the driver's registration socket")->type_name("SOCKET");
-  auto* registry = app.add_option("--plugins-registry", options.plugins_registry, "the kubelet's registration directory, to look for --driver in")->type_name("DIR");
+  auto* registry =
+      app.add_option("--plugins-registry", options.plugins_registry, "the kubelet's registration directory, to look for --driver in")->type_name("DIR");
   app.add_option("--driver", options.driver, "name of the driver in that directory")->needs(registry);
   registry->needs("--driver")->excludes(socket);
-  app.add_option("--kubeconfig", options.kubeconfig, "how to reach the API server as an administrator; without it claims and slices are skipped")->type_name("FILE");
+  app.add_option("--kubeconfig", options.kubeconfig, "how to reach the API server as an administrator; without it claims and slices are skipped")
+      ->type_name("FILE");
   app.add_option("--context", options.context, "of the kubeconfig [its current one]");
   app.add_option("--node", options.node, "whose slices are read [$NODE_NAME, host name]");
   app.add_option("--namespace", options.namespace_name, "of the claims [default]");
   app.add_option("--device-class", options.device_class, "class in the claims' requests [the driver's name]");
   app.add_option("--share-class", options.share_class, "the same for devices that allow several allocations [--device-class]");
-  app.add_option("--parameters", request.parameters_file, "the claims' opaque configuration for the driver, a JSON object")->type_name("FILE")->check(CLI::ExistingFile);
+  app.add_option("--parameters", request.parameters_file, "the claims' opaque configuration for the driver, a JSON object")
+      ->type_name("FILE")
+      ->check(CLI::ExistingFile);
   app.add_option("--cdi-dir", options.cdi_directories, "CDI directories, the last one first [/etc/cdi,/var/run/cdi]")->type_name("DIR")->delimiter(',');
   app.add_option("--restart-command", options.restart_command, "for sh: restarts the driver, and returns when the old process has ended")->type_name("COMMAND");
   app.add_flag("--leave-slices", options.leave_slices, "delete no slice");
@@ -61,7 +65,8 @@ void AddOptions(CLI::App& app, Request& request) {
 // "" or why the request cannot be served.
 std::string Complete(Request& request) {
   Options& options = request.options;
-  if (options.registration_socket.empty() && options.plugins_registry.empty()) return "name the driver's --registration socket, or --plugins-registry and --driver";
+  if (options.registration_socket.empty() && options.plugins_registry.empty())
+    return "name the driver's --registration socket, or --plugins-registry and --driver";
   if (options.node.empty()) options.node = DefaultNode();
   if (!request.parameters_file.empty()) {
     const absl::StatusOr<std::string> text = tranche::ReadFile(request.parameters_file, kMaxParameterBytes);
@@ -95,8 +100,9 @@ int main(int argc, char** argv) {
   // What was made is removed before the end.
   for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, [](int) { interrupted = 1; });
   (void)tranche::SetLogLevel("error");
-  CLI::App app("dra-conform: plays the kubelet against a DRA driver and reports by the rules of docs/dra-conformance.md.\n"
-               "Exit code 0: no \"must\" rule failed; 1: one did; 2: wrong use, or nothing could be examined.");
+  CLI::App app(
+      "dra-conform: plays the kubelet against a DRA driver and reports by the rules of docs/dra-conformance.md.\n"
+      "Exit code 0: no \"must\" rule failed; 1: one did; 2: wrong use, or nothing could be examined.");
   Request request;
   AddOptions(app, request);
   try {

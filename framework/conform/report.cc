@@ -17,7 +17,8 @@ constexpr std::size_t kMaxDetails = 5, kMaxDetailBytes = 600;
 // What may be printed of a driver's words.
 std::string Printable(std::string_view text) {
   std::string printable = Shortened(text, kMaxDetailBytes);
-  std::replace_if(printable.begin(), printable.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, ' ');
+  std::replace_if(
+      printable.begin(), printable.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, ' ');
   return printable;
 }
 
@@ -92,8 +93,8 @@ int Report::Count(Outcome outcome) const {
 }
 
 int Report::Warnings() const {
-  return static_cast<int>(std::count_if(Rules().begin(), Rules().end(),
-                                        [&](const Rule& rule) { return rule.level == Level::kShould && Of(rule.id).outcome == Outcome::kFailed; }));
+  return static_cast<int>(
+      std::count_if(Rules().begin(), Rules().end(), [&](const Rule& rule) { return rule.level == Level::kShould && Of(rule.id).outcome == Outcome::kFailed; }));
 }
 
 bool Report::Conforms() const { return Count(Outcome::kFailed) == Warnings() && Count(Outcome::kNotReached) == 0; }

@@ -32,7 +32,7 @@ class Report {
   Verdict Of(std::string_view rule) const;
   std::vector<std::string> Failed() const;  // numbers of both levels, sorted
   int Count(Outcome outcome) const;
-  int Warnings() const;                     // "should" rules that failed
+  int Warnings() const;  // "should" rules that failed
   // No "must" rule failed, and none was left out without a reason.
   bool Conforms() const;
 

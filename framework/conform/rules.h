@@ -15,8 +15,8 @@ enum class Level {
 std::string_view LevelName(Level level);  // "must" | "should"
 
 struct Rule {
-  std::string_view id;           // "D-1"
-  std::string_view part;         // heading of the document
+  std::string_view id;    // "D-1"
+  std::string_view part;  // heading of the document
   Level level;
   std::string_view text;         // the rule, one sentence
   std::string_view check;        // how dra-conform finds out

@@ -121,8 +121,9 @@ void Session::LookAtCdi(const ClaimReference& claim, const std::vector<Device>& 
     const auto [known, is_new] = first_ids_.emplace(device.cdi_ids.front(), place);
     // v1beta1 says no share: the claim and the device have to do.
     const bool same = std::get<0>(known->second) == claim.uid && std::get<1>(known->second) == device.pool && std::get<2>(known->second) == device.device;
-    report.Judge("D-35", is_new || same ? "" : Cat(device.cdi_ids.front(), " is that of device ", std::get<2>(known->second), " of claim UID ",
-                                                   std::get<0>(known->second), " and of device ", device.device, " of claim UID ", claim.uid));
+    report.Judge("D-35", is_new || same ? ""
+                                        : Cat(device.cdi_ids.front(), " is that of device ", std::get<2>(known->second), " of claim UID ",
+                                              std::get<0>(known->second), " and of device ", device.device, " of claim UID ", claim.uid));
   }
 }
 

@@ -43,13 +43,13 @@ class Session {
   const CdiFiles cdi;
   std::string registration_socket, endpoint;
   Info info;
-  std::vector<Version> versions;         // listed, v1 first
+  std::vector<Version> versions;  // listed, v1 first
   std::unique_ptr<Plugin> plugin;
-  std::unique_ptr<Cluster> cluster;      // null: `no_claims` says why
-  std::vector<Candidate> devices;        // free ones
-  std::string no_claims;                 // why no claim can be prepared; empty: one can
+  std::unique_ptr<Cluster> cluster;  // null: `no_claims` says why
+  std::vector<Candidate> devices;    // free ones
+  std::string no_claims;             // why no claim can be prepared; empty: one can
 
-  void Connect();                        // a new connection to the endpoint
+  void Connect();  // a new connection to the endpoint
   Version preferred() const { return versions.front(); }
 
   // Calls with the kubelet's deadline. What was granted is compared with the allocation and the CDI directories.
@@ -60,7 +60,7 @@ class Session {
   // Whether the driver answers a call without claims and GetInfo: "" or what it says instead.
   std::string StillServes() const;
 
-  ClaimReference Absent() const;         // a claim that does not exist
+  ClaimReference Absent() const;  // a claim that does not exist
   Want WantOf(const Candidate& candidate, const std::string& request) const;
   // Up to `most` results that can be granted side by side: exclusive devices, or shares where there is none.
   std::vector<Want> Wants(std::size_t most) const;
@@ -77,9 +77,9 @@ class Session {
   void LookAtCdi(const ClaimReference& claim, const std::vector<Device>& devices);
 
   std::mutex mutex_;
-  std::set<std::string> specs_taken_;                                                                   // claim UIDs
-  std::map<std::string, ClaimSpec> specs_;                                                             // by UID
-  std::map<std::string, std::tuple<std::string, std::string, std::string, std::string>> first_ids_;    // first CDI id → UID, pool, device, share
+  std::set<std::string> specs_taken_;                                                                // claim UIDs
+  std::map<std::string, ClaimSpec> specs_;                                                           // by UID
+  std::map<std::string, std::tuple<std::string, std::string, std::string, std::string>> first_ids_;  // first CDI id → UID, pool, device, share
 };
 
 // The claims of one case: at its end unprepared, looked for in the CDI directories, and removed.

@@ -70,7 +70,8 @@ absl::Status WriteTemplate(const std::string& name, const fs::path& directory, s
 
 int NewBackend(const std::string& name, const std::string& directory, Format format) {
   if (!IsIdentifier(name)) {
-    return Fail(absl::InvalidArgumentError(Cat("the name ", name, " must be lower-case letters, digits and _, beginning with a letter, at most 63 characters")));
+    return Fail(
+        absl::InvalidArgumentError(Cat("the name ", name, " must be lower-case letters, digits and _, beginning with a letter, at most 63 characters")));
   }
   std::error_code error;
   const bool existed = fs::exists(directory, error);

@@ -88,8 +88,8 @@ class LocalHost {
     ::dup2(log, 1);
     ::dup2(log, 2);
     const std::string config = directory_ + "/host.yaml";
-    ::execl(program.c_str(), program.c_str(), "--local", directory_.c_str(), "--config", config.c_str(), "--backend-directory", backends_.c_str(), "--node-name", "trial",
-            static_cast<char*>(nullptr));
+    ::execl(program.c_str(), program.c_str(), "--local", directory_.c_str(), "--config", config.c_str(), "--backend-directory", backends_.c_str(),
+            "--node-name", "trial", static_cast<char*>(nullptr));
     ::_exit(127);
   }
 
@@ -114,11 +114,13 @@ std::string Configuration(const std::string& name, json::object config, bool in_
   }
   std::string driver = name;
   std::replace(driver.begin(), driver.end(), '_', '-');
-  const json::object backend{{"name", "trial"}, {"library", name}, {"isolation", in_process ? "in-process" : "process"}, {"config", std::move(config)}, {"allowEdits", AllowAll()}};
-  return ToPrettyJson(json::object{{"apiVersion", "tranche.dev/v1alpha1"},
-                                   {"kind", "HostConfiguration"},
-                                   {"backends", json::array{backend}},
-                                   {"drivers", json::array{json::object{{"name", Cat("d-", driver, ".tranche.local")}, {"offers", std::move(offers)}, {"classes", std::move(classes)}}}}});
+  const json::object backend{
+      {"name", "trial"}, {"library", name}, {"isolation", in_process ? "in-process" : "process"}, {"config", std::move(config)}, {"allowEdits", AllowAll()}};
+  return ToPrettyJson(json::object{
+      {"apiVersion", "tranche.dev/v1alpha1"},
+      {"kind", "HostConfiguration"},
+      {"backends", json::array{backend}},
+      {"drivers", json::array{json::object{{"name", Cat("d-", driver, ".tranche.local")}, {"offers", std::move(offers)}, {"classes", std::move(classes)}}}}});
 }
 
 // A quarter of what a share may be, so that there is room to see.
@@ -136,10 +138,11 @@ json::object Requests(const json::value& device) {
 std::string Claim(std::string_view mode, const json::value& device) {
   json::object exactly{{"deviceClassName", mode}};
   if (mode == "share") exactly["capacity"] = json::object{{"requests", Requests(device)}};
-  return ToPrettyJson(json::object{{"apiVersion", "resource.k8s.io/v1"},
-                                   {"kind", "ResourceClaim"},
-                                   {"metadata", json::object{{"namespace", "trial"}, {"name", mode}}},
-                                   {"spec", json::object{{"devices", json::object{{"requests", json::array{json::object{{"name", "device"}, {"exactly", std::move(exactly)}}}}}}}}});
+  return ToPrettyJson(json::object{
+      {"apiVersion", "resource.k8s.io/v1"},
+      {"kind", "ResourceClaim"},
+      {"metadata", json::object{{"namespace", "trial"}, {"name", mode}}},
+      {"spec", json::object{{"devices", json::object{{"requests", json::array{json::object{{"name", "device"}, {"exactly", std::move(exactly)}}}}}}}}});
 }
 
 // One claim from its creation to its end.

@@ -8,10 +8,10 @@
 namespace tranche::ctl {
 
 struct RunOptions {
-  std::string library;       // NAME.so or its manifest
-  std::string config;        // a JSON file with the operator's configuration; "" is {}
-  std::string directory;     // kept when named; else a temporary one
-  bool in_process = false;   // instead of in a process of its own
+  std::string library;      // NAME.so or its manifest
+  std::string config;       // a JSON file with the operator's configuration; "" is {}
+  std::string directory;    // kept when named; else a temporary one
+  bool in_process = false;  // instead of in a process of its own
 };
 
 // Writes a host configuration that offers every device in every mode and allows every container edit, starts tranched on it, and per mode allocates,

@@ -58,7 +58,8 @@ void CheckBackends(const std::string& named, config::ParseOutcome& outcome) {
   for (std::size_t i = 0; i < outcome.configuration->backends.size(); ++i) {
     const config::BackendConfiguration& backend = outcome.configuration->backends[i];
     const absl::Status status = CheckBackend(backend, directory);
-    if (!status.ok()) outcome.errors.push_back({backend.line, Cat("backends[", i, "].", absl::IsNotFound(status) ? "library" : "config"), std::string(status.message())});
+    if (!status.ok())
+      outcome.errors.push_back({backend.line, Cat("backends[", i, "].", absl::IsNotFound(status) ? "library" : "config"), std::string(status.message())});
   }
 }
 
@@ -77,9 +78,9 @@ json::value EncodeInspection(const std::string& path, const backend::Inspection&
   json::object value{{"file", path}, {"accepted", inspection.status.ok()}, {"passed", std::move(passed)}, {"functions", std::move(functions)}};
   if (inspection.manifest.has_value()) {
     const backend::Manifest& manifest = *inspection.manifest;
-    value["manifest"] = json::object{{"name", manifest.name},       {"version", manifest.version}, {"library", manifest.library},
-                                     {"abi", Cat(manifest.abi_major, ".", manifest.abi_minor)},    {"arch", manifest.arch},
-                                     {"sha256", manifest.sha256},   {"licence", manifest.licence}};
+    value["manifest"] = json::object{
+        {"name", manifest.name}, {"version", manifest.version}, {"library", manifest.library}, {"abi", Cat(manifest.abi_major, ".", manifest.abi_minor)},
+        {"arch", manifest.arch}, {"sha256", manifest.sha256},   {"licence", manifest.licence}};
   }
   if (!inspection.status.ok()) {
     const std::optional<backend::Stage> stage = backend::StageOf(inspection.status);
@@ -124,9 +125,7 @@ int CheckConfiguration(const std::string& path, const std::string& backend_direc
     PrintJson(EncodeOutcome(path, outcome));
     return outcome.errors.empty() ? kSuccess : kFailure;
   }
-  for (const config::ParseError& error : outcome.errors) {
-    std::cerr << path << ":" << error.line << ": " << error.path << ": " << error.message << "\n";
-  }
+  for (const config::ParseError& error : outcome.errors) { std::cerr << path << ":" << error.line << ": " << error.path << ": " << error.message << "\n"; }
   if (!outcome.errors.empty()) return kFailure;
   std::cout << path << ": valid, " << outcome.configuration->backends.size() << " backends, " << outcome.configuration->drivers.size() << " drivers\n";
   return kSuccess;
@@ -142,10 +141,10 @@ int InspectBackend(const std::string& path, bool load, Format format) {
     ::_exit(result);
   }
   int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
   if (WIFEXITED(status)) return WEXITSTATUS(status);
-  return Fail(absl::FailedPreconditionError(Cat(path, " ended the process that opened it: ", ::strsignal(WTERMSIG(status)), "; examine it with tranche-conform")));
+  return Fail(
+      absl::FailedPreconditionError(Cat(path, " ended the process that opened it: ", ::strsignal(WTERMSIG(status)), "; examine it with tranche-conform")));
 }
 
 }  // namespace tranche::ctl

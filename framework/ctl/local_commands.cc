@@ -45,8 +45,7 @@ int ForEachClaim(const Target& target, Format format, const std::vector<std::str
     absl::StatusOr<Outcome> outcome = RunStep(*directory, claim, step);
     if (!outcome.ok()) {
       exit_code = Fail(Annotate(outcome.status(), claim));
-      values.push_back(json::object{
-          {"claim", claim}, {"error", {{"code", CodeName(outcome.status().code())}, {"message", View(outcome.status().message())}}}});
+      values.push_back(json::object{{"claim", claim}, {"error", {{"code", CodeName(outcome.status().code())}, {"message", View(outcome.status().message())}}}});
       continue;
     }
     if (format == Format::kTable) std::cout << claim << ": " << outcome->line << "\n";
@@ -112,8 +111,11 @@ int LocalApply(const Target& target, Format format, const std::vector<std::strin
       if (format == Format::kTable) {
         std::cout << claim.namespace_name << "/" << claim.name << ": " << (claim.created ? "created, UID " : "unchanged, UID ") << claim.uid << "\n";
       }
-      values.push_back(json::object{
-          {"claim", Cat(claim.namespace_name, "/", claim.name)}, {"namespace", claim.namespace_name}, {"name", claim.name}, {"uid", claim.uid}, {"created", claim.created}});
+      values.push_back(json::object{{"claim", Cat(claim.namespace_name, "/", claim.name)},
+                                    {"namespace", claim.namespace_name},
+                                    {"name", claim.name},
+                                    {"uid", claim.uid},
+                                    {"created", claim.created}});
     }
   }
   if (format == Format::kJson) PrintJson(json::object{{"claims", std::move(values)}});
@@ -133,8 +135,7 @@ int LocalAllocate(const Target& target, Format format, const std::vector<std::st
 
 int LocalPrepare(const Target& target, Format format, const std::vector<std::string>& claims) {
   return ForEachClaim(target, format, claims, [](const local::Directory& directory, const ClaimName& name) -> absl::StatusOr<Outcome> {
-    TRANCHE_ASSIGN_OR_RETURN(const local::PreparedClaim prepared,
-                             local::Kubelet(directory).Prepare(name.namespace_name, name.name, DeadlineIn(kCallDeadline)));
+    TRANCHE_ASSIGN_OR_RETURN(const local::PreparedClaim prepared, local::Kubelet(directory).Prepare(name.namespace_name, name.name, DeadlineIn(kCallDeadline)));
     Outcome outcome{.value = {{"uid", prepared.uid}}, .line = "prepared"};
     json::array drivers;
     for (const local::PreparedByDriver& driver : prepared.drivers) {
@@ -164,8 +165,7 @@ int LocalDelete(const Target& target, Format format, const std::vector<std::stri
 
 int LocalAttach(const Target& target, Format format, const std::string& claim, const std::string& netns) {
   return ForEachClaim(target, format, {claim}, [&](const local::Directory& directory, const ClaimName& name) -> absl::StatusOr<Outcome> {
-    TRANCHE_ASSIGN_OR_RETURN(const local::Attachment attachment,
-                             local::Runtime(directory).Attach(name.namespace_name, name.name, NamespacePath(netns)));
+    TRANCHE_ASSIGN_OR_RETURN(const local::Attachment attachment, local::Runtime(directory).Attach(name.namespace_name, name.name, NamespacePath(netns)));
     json::array ids, hooks, environment;
     for (const std::string& id : attachment.cdi_device_ids) ids.emplace_back(id);
     for (const std::string& hook : attachment.hooks) hooks.emplace_back(hook);
@@ -185,7 +185,8 @@ int LocalList(const Target& target, Format format) {
   Table table({"NAMESPACE", "CLAIM", "UID", "STATE", "ALLOCATION"});
   json::array values;
   for (const Claim& claim : *claims) {
-    const bool is_prepared = std::any_of(prepared->begin(), prepared->end(), [&](const local::PreparedClaim& item) { return item.uid == claim.uid && item.prepared; });
+    const bool is_prepared =
+        std::any_of(prepared->begin(), prepared->end(), [&](const local::PreparedClaim& item) { return item.uid == claim.uid && item.prepared; });
     const std::string state = is_prepared ? "prepared" : claim.allocation.has_value() ? "allocated" : "pending";
     std::string where;
     if (claim.allocation.has_value()) {

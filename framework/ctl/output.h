@@ -32,7 +32,7 @@ void PrintJson(const boost::json::value& value);
 int Fail(const absl::Status& status);
 
 // Members of an answer, tolerant: absent or of another kind is empty.
-std::string Text(const boost::json::value& object, std::string_view key);   // numbers and booleans as text, objects as compact JSON
+std::string Text(const boost::json::value& object, std::string_view key);  // numbers and booleans as text, objects as compact JSON
 const boost::json::value& Member(const boost::json::value& object, std::string_view key);
 std::vector<boost::json::value> Items(const boost::json::value& object, std::string_view key);
 // {"bandwidth": "50M"} as "bandwidth=50M".

@@ -10,10 +10,10 @@
 namespace tranche::ctl {
 
 struct ProveOptions {
-  std::vector<std::string> pods;     // NAMESPACE/CLAIM=NETNS[,INTERFACE]
+  std::vector<std::string> pods;  // NAMESPACE/CLAIM=NETNS[,INTERFACE]
   std::string peer_namespace, peer_address;
-  std::string host_namespace;        // where the uplink is; empty: this one
-  double seconds = 5;                // of each measurement
+  std::string host_namespace;  // where the uplink is; empty: this one
+  double seconds = 5;          // of each measurement
   bool latency = true;
 };
 

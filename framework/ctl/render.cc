@@ -63,8 +63,7 @@ absl::Status CheckOptions(const RenderOptions& options) {
   }
   for (const std::string& part : options.parts) {
     if (!IsPart(part)) {
-      return absl::InvalidArgumentError(
-          Cat("\"", part, "\" is no part; use some of namespace, rbac, config, daemonset, classes, policies, or none for all"));
+      return absl::InvalidArgumentError(Cat("\"", part, "\" is no part; use some of namespace, rbac, config, daemonset, classes, policies, or none for all"));
     }
   }
   return absl::OkStatus();
@@ -74,8 +73,7 @@ absl::StatusOr<int> SupportedMinor(const RenderOptions& options) {
   const std::optional<int> minor = Minor(options.kubernetes);
   if (!minor.has_value()) return absl::InvalidArgumentError(Cat("--kubernetes \"", options.kubernetes, "\" is not a version such as 1.37"));
   if (*minor < kFirstMinor) {
-    return absl::InvalidArgumentError(
-        Cat("--kubernetes ", options.kubernetes, ": resource.k8s.io/v1 is served from 1.34 on; Tranche needs that"));
+    return absl::InvalidArgumentError(Cat("--kubernetes ", options.kubernetes, ": resource.k8s.io/v1 is served from 1.34 on; Tranche needs that"));
   }
   return *minor;
 }
@@ -84,9 +82,8 @@ absl::Status CheckPolicySizes(const json::array& policies) {
   for (const json::value& policy : policies) {
     const std::size_t bytes = json::serialize(policy).size();
     if (bytes <= kMaxPolicyBytes) continue;
-    return absl::InvalidArgumentError(Cat("policy ", policy.at("metadata").at("name").as_string().c_str(), " would have ", bytes,
-                                          " bytes, more than ", kMaxPolicyBytes,
-                                          "; use globs in namespaces.allow instead of lists of names, or fewer classes"));
+    return absl::InvalidArgumentError(Cat("policy ", policy.at("metadata").at("name").as_string().c_str(), " would have ", bytes, " bytes, more than ",
+                                          kMaxPolicyBytes, "; use globs in namespaces.allow instead of lists of names, or fewer classes"));
   }
   return absl::OkStatus();
 }
@@ -116,8 +113,7 @@ std::vector<std::string> DriverNames(const config::HostConfiguration& configurat
   return names;
 }
 
-absl::StatusOr<json::array> RenderObjects(const config::HostConfiguration& configuration, std::string_view text,
-                                          const RenderOptions& options) {
+absl::StatusOr<json::array> RenderObjects(const config::HostConfiguration& configuration, std::string_view text, const RenderOptions& options) {
   TRANCHE_RETURN_IF_ERROR(CheckOptions(options));
   TRANCHE_ASSIGN_OR_RETURN(const int minor, SupportedMinor(options));
   if (!IsUtf8(text)) return absl::InvalidArgumentError(Cat(options.file, " is not UTF-8; a ConfigMap carries nothing else"));
@@ -143,16 +139,14 @@ std::vector<std::string> RenderNotes(const config::HostConfiguration& configurat
   std::vector<std::string> notes;
   const RenderInput input{configuration, "", options, Minor(options.kubernetes).value_or(kSharesMinor)};
   for (const std::string& library : options.privileged ? std::vector<std::string>() : PrivilegesOf(input).unknown) {
-    notes.push_back(
-        Cat("what backend ", library, " needs on a node is not known here; give it with --capability, --host-network or --privileged"));
+    notes.push_back(Cat("what backend ", library, " needs on a node is not known here; give it with --capability, --host-network or --privileged"));
   }
   const auto shares = [](const config::OfferConfiguration& offer) { return offer.mode == Mode::kShare; };
-  const bool any_share = std::any_of(
-      configuration.drivers.begin(), configuration.drivers.end(),
-      [&](const config::DriverConfiguration& driver) { return std::any_of(driver.offers.begin(), driver.offers.end(), shares); });
+  const bool any_share = std::any_of(configuration.drivers.begin(), configuration.drivers.end(), [&](const config::DriverConfiguration& driver) {
+    return std::any_of(driver.offers.begin(), driver.offers.end(), shares);
+  });
   if (any_share && input.kubernetes_minor < kSharesMinor) {
-    notes.push_back(Cat("offers of mode share need the feature gate DRAConsumableCapacity, which Kubernetes ", options.kubernetes,
-                        " has off by default"));
+    notes.push_back(Cat("offers of mode share need the feature gate DRAConsumableCapacity, which Kubernetes ", options.kubernetes, " has off by default"));
   }
   return notes;
 }

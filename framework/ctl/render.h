@@ -34,8 +34,7 @@ inline constexpr std::string_view kRenderParts[] = {"namespace", "rbac", "config
 
 // Every object, in the order in which they are to be created. `text` is the configuration as it is in the file. InvalidArgument names the
 // option.
-absl::StatusOr<boost::json::array> RenderObjects(const config::HostConfiguration& configuration, std::string_view text,
-                                                 const RenderOptions& options);
+absl::StatusOr<boost::json::array> RenderObjects(const config::HostConfiguration& configuration, std::string_view text, const RenderOptions& options);
 std::vector<std::string> RenderNotes(const config::HostConfiguration& configuration, const RenderOptions& options);
 std::string RenderYaml(const boost::json::array& objects);
 

@@ -20,8 +20,7 @@ constexpr char kCdiDirectory[] = "/var/run/cdi";
 constexpr char kImageBackends[] = "/usr/lib/tranche/backends";
 constexpr char kImageHooks[] = "/usr/bin/";
 
-json::object Rule(const std::vector<std::string>& groups, const std::vector<std::string>& resources,
-                  const std::vector<std::string>& verbs) {
+json::object Rule(const std::vector<std::string>& groups, const std::vector<std::string>& resources, const std::vector<std::string>& verbs) {
   return {{"apiGroups", Texts(groups)}, {"resources", Texts(resources)}, {"verbs", Texts(verbs)}};
 }
 
@@ -86,8 +85,7 @@ std::string Plugins(const RenderOptions& options) { return options.kubelet_root 
 std::vector<std::string> HookDirectories(const RenderInput& input) {
   std::set<std::string> directories;
   for (const HookFile& hook : HooksOf(input.configuration)) {
-    if (!hook.destination.starts_with(Plugins(input.options) + "/"))
-      directories.insert(std::filesystem::path(hook.destination).parent_path());
+    if (!hook.destination.starts_with(Plugins(input.options) + "/")) directories.insert(std::filesystem::path(hook.destination).parent_path());
   }
   return {directories.begin(), directories.end()};
 }
@@ -148,20 +146,19 @@ json::object HostContainer(const RenderInput& input, const Privileges& privilege
                             kRuntimeDirectory};
   const json::array environment{FieldVariable("NODE_NAME", "spec.nodeName"), FieldVariable("POD_UID", "metadata.uid"),
                                 json::object{{"name", "TRANCHE_SOCKET"}, {"value", Cat(kRuntimeDirectory, "/admin-$(POD_UID).sock")}}};
-  return {
-      {"name", "tranched"},
-      {"image", options.image},
-      {"imagePullPolicy", "IfNotPresent"},
-      {"command", command},
-      {"env", environment},
-      {"securityContext", SecurityContext(privileges.capabilities, options.privileged)},
-      {"resources", Resources("50m", "64Mi", "512Mi")},
-      {"startupProbe", Probe(2, 90)},
-      {"readinessProbe", Probe(10, 3)},
-      {"livenessProbe", Probe(30, 4)},
-      {"volumeMounts", json::array{Mount("configuration", kConfigurationDirectory, true),
-                                   Mount("registration", options.kubelet_root + "/plugins_registry"), Mount("plugins", Plugins(options)),
-                                   Mount("cdi", kCdiDirectory), Mount("state", kStateDirectory), Mount("runtime", kRuntimeDirectory)}}};
+  return {{"name", "tranched"},
+          {"image", options.image},
+          {"imagePullPolicy", "IfNotPresent"},
+          {"command", command},
+          {"env", environment},
+          {"securityContext", SecurityContext(privileges.capabilities, options.privileged)},
+          {"resources", Resources("50m", "64Mi", "512Mi")},
+          {"startupProbe", Probe(2, 90)},
+          {"readinessProbe", Probe(10, 3)},
+          {"livenessProbe", Probe(30, 4)},
+          {"volumeMounts",
+           json::array{Mount("configuration", kConfigurationDirectory, true), Mount("registration", options.kubelet_root + "/plugins_registry"),
+                       Mount("plugins", Plugins(options)), Mount("cdi", kCdiDirectory), Mount("state", kStateDirectory), Mount("runtime", kRuntimeDirectory)}}};
 }
 
 json::object PodSpec(const RenderInput& input) {
@@ -193,14 +190,13 @@ json::object RenderNamespace(const RenderInput& input) {
 json::array RenderRbac(const RenderInput& input) {
   constexpr char kApi[] = "rbac.authorization.k8s.io/v1";
   const std::string& namespace_name = input.options.namespace_name;
-  return {
-      json::object{{"apiVersion", "v1"}, {"kind", "ServiceAccount"}, {"metadata", Metadata(kNodeName, namespace_name)}},
-      json::object{{"apiVersion", kApi}, {"kind", "ClusterRole"}, {"metadata", Metadata(kNodeName, "")}, {"rules", Rules(input)}},
-      json::object{{"apiVersion", kApi},
-                   {"kind", "ClusterRoleBinding"},
-                   {"metadata", Metadata(kNodeName, "")},
-                   {"subjects", json::array{json::object{{"kind", "ServiceAccount"}, {"name", kNodeName}, {"namespace", namespace_name}}}},
-                   {"roleRef", json::object{{"apiGroup", "rbac.authorization.k8s.io"}, {"kind", "ClusterRole"}, {"name", kNodeName}}}}};
+  return {json::object{{"apiVersion", "v1"}, {"kind", "ServiceAccount"}, {"metadata", Metadata(kNodeName, namespace_name)}},
+          json::object{{"apiVersion", kApi}, {"kind", "ClusterRole"}, {"metadata", Metadata(kNodeName, "")}, {"rules", Rules(input)}},
+          json::object{{"apiVersion", kApi},
+                       {"kind", "ClusterRoleBinding"},
+                       {"metadata", Metadata(kNodeName, "")},
+                       {"subjects", json::array{json::object{{"kind", "ServiceAccount"}, {"name", kNodeName}, {"namespace", namespace_name}}}},
+                       {"roleRef", json::object{{"apiGroup", "rbac.authorization.k8s.io"}, {"kind", "ClusterRole"}, {"name", kNodeName}}}}};
 }
 
 json::object RenderConfigMap(const RenderInput& input) {
@@ -215,12 +211,12 @@ json::object RenderDaemonSet(const RenderInput& input) {
   return {{"apiVersion", "apps/v1"},
           {"kind", "DaemonSet"},
           {"metadata", Metadata(kNodeName, input.options.namespace_name)},
-          {"spec", json::object{{"selector", json::object{{"matchLabels", selector}}},
-                                // The new host serves before the old one goes; both work on one store.
-                                {"updateStrategy", json::object{{"type", "RollingUpdate"},
-                                                                {"rollingUpdate", json::object{{"maxSurge", 1}, {"maxUnavailable", 0}}}}},
-                                {"minReadySeconds", 5},
-                                {"template", json::object{{"metadata", json::object{{"labels", selector}}}, {"spec", PodSpec(input)}}}}}};
+          {"spec",
+           json::object{{"selector", json::object{{"matchLabels", selector}}},
+                        // The new host serves before the old one goes; both work on one store.
+                        {"updateStrategy", json::object{{"type", "RollingUpdate"}, {"rollingUpdate", json::object{{"maxSurge", 1}, {"maxUnavailable", 0}}}}},
+                        {"minReadySeconds", 5},
+                        {"template", json::object{{"metadata", json::object{{"labels", selector}}}, {"spec", PodSpec(input)}}}}}};
 }
 
 Privileges PrivilegesOf(const RenderInput& input) {

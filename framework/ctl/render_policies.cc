@@ -43,18 +43,15 @@ json::array Encode(const Policy& policy) {
     checks.push_back(std::move(encoded));
   }
   // Only v1 is named: the API server converts requests of other versions before it asks (matchPolicy Equivalent).
-  const json::object rule{{"apiGroups", json::array{kGroup}},
-                          {"apiVersions", json::array{"v1"}},
-                          {"operations", Texts(policy.operations)},
-                          {"resources", Texts(policy.resources)}};
-  return {json::object{
-              {"apiVersion", kPolicyApi},
-              {"kind", "ValidatingAdmissionPolicy"},
-              {"metadata", Metadata(policy.name, "")},
-              {"spec", json::object{{"failurePolicy", "Fail"},
-                                    {"matchConstraints", json::object{{"matchPolicy", "Equivalent"}, {"resourceRules", json::array{rule}}}},
-                                    {"variables", std::move(variables)},
-                                    {"validations", std::move(checks)}}}},
+  const json::object rule{
+      {"apiGroups", json::array{kGroup}}, {"apiVersions", json::array{"v1"}}, {"operations", Texts(policy.operations)}, {"resources", Texts(policy.resources)}};
+  return {json::object{{"apiVersion", kPolicyApi},
+                       {"kind", "ValidatingAdmissionPolicy"},
+                       {"metadata", Metadata(policy.name, "")},
+                       {"spec", json::object{{"failurePolicy", "Fail"},
+                                             {"matchConstraints", json::object{{"matchPolicy", "Equivalent"}, {"resourceRules", json::array{rule}}}},
+                                             {"variables", std::move(variables)},
+                                             {"validations", std::move(checks)}}}},
           json::object{{"apiVersion", kPolicyApi},
                        {"kind", "ValidatingAdmissionPolicyBinding"},
                        {"metadata", Metadata(policy.name, "")},
@@ -162,8 +159,8 @@ std::string AllowedParameters(const RenderInput& input) {
 // request.
 std::string ParametersAllowed(std::string_view device_class, std::string_view reaches) {
   const std::string allowed = Cat("variables.allowed[c.opaque.driver][", device_class, "]");
-  return Cat("!(", device_class, " in variables.allowed[c.opaque.driver]) || !(", reaches,
-             ") ||\n    (c.opaque.parameters.size() <= ", allowed, ".size() && c.opaque.parameters.all(p, p in ", allowed, "))");
+  return Cat("!(", device_class, " in variables.allowed[c.opaque.driver]) || !(", reaches, ") ||\n    (c.opaque.parameters.size() <= ", allowed,
+             ".size() && c.opaque.parameters.all(p, p in ", allowed, "))");
 }
 
 Policy ParameterPolicy(const RenderInput& input) {
@@ -177,19 +174,16 @@ Policy ParameterPolicy(const RenderInput& input) {
   }
   Policy policy = ClaimPolicy("tranche-claim-parameters");
   policy.variables.emplace_back("allowed", CelMap(drivers));
-  policy.variables.emplace_back(
-      "configurations", "variables.spec.?devices.?config.orValue([]).filter(c, has(c.opaque) && c.opaque.driver in variables.allowed)");
+  policy.variables.emplace_back("configurations",
+                                "variables.spec.?devices.?config.orValue([]).filter(c, has(c.opaque) && c.opaque.driver in variables.allowed)");
   const std::string message =
-      Cat("the configuration of the claim sets a parameter that its device class does not leave to claims; it may set ",
-          AllowedParameters(input));
+      Cat("the configuration of the claim sets a parameter that its device class does not leave to claims; it may set ", AllowedParameters(input));
   policy.checks = {
       {Cat("variables.configurations.all(c, variables.requests.all(r, !has(r.exactly) ||\n    ",
            ParametersAllowed("r.exactly.deviceClassName", "c.?requests.orValue([]).size() == 0 || r.name in c.requests"), "))"),
        message, ""},
       {Cat("variables.configurations.all(c, variables.requests.all(r, r.?firstAvailable.orValue([]).all(s,\n    ",
-           ParametersAllowed("s.deviceClassName",
-                             "c.?requests.orValue([]).size() == 0 || r.name in c.requests || r.name + '/' + s.name in c.requests"),
-           ")))"),
+           ParametersAllowed("s.deviceClassName", "c.?requests.orValue([]).size() == 0 || r.name in c.requests || r.name + '/' + s.name in c.requests"), ")))"),
        message, ""},
   };
   return policy;
@@ -204,10 +198,8 @@ Policy AdminPolicy(const RenderInput& input) {
     }
   });
   Policy policy = ClaimPolicy("tranche-admin-access");
-  policy.variables.emplace_back("adminClasses",
-                                "variables.requests.filter(r, r.?exactly.?adminAccess.orValue(false)).map(r, r.exactly.deviceClassName)");
-  policy.variables.emplace_back("namespaceLabelled",
-                                "namespaceObject.metadata.?labels[?'resource.kubernetes.io/admin-access'].orValue('') == 'true'");
+  policy.variables.emplace_back("adminClasses", "variables.requests.filter(r, r.?exactly.?adminAccess.orValue(false)).map(r, r.exactly.deviceClassName)");
+  policy.variables.emplace_back("namespaceLabelled", "namespaceObject.metadata.?labels[?'resource.kubernetes.io/admin-access'].orValue('') == 'true'");
   policy.checks = {
       {Cat("variables.adminClasses.all(n, !(n in ", CelList(shared), "))"),
        "a share holds capacity and admin access is counted nowhere: ask for the device class without adminAccess", ""},
@@ -220,8 +212,8 @@ Policy AdminPolicy(const RenderInput& input) {
 std::string Selector(const config::DriverConfiguration& driver, const config::ClassConfiguration& device_class) {
   // An attribute that a device lacks would be an error, which stops the scheduling of the pod, so its presence is asked first.
   const std::string attributes = Cat("device.attributes[", CelText(driver.name), "]");
-  std::string selector = Cat("device.driver == ", CelText(driver.name), " &&\n'offer' in ", attributes, " && ", attributes,
-                             ".offer == ", CelText(device_class.offer));
+  std::string selector =
+      Cat("device.driver == ", CelText(driver.name), " &&\n'offer' in ", attributes, " && ", attributes, ".offer == ", CelText(device_class.offer));
   if (device_class.minimum_enforcement == Enforcement::kNone) return selector;
   std::vector<std::string> levels;
   for (const Enforcement level : {Enforcement::kSoft, Enforcement::kStrong, Enforcement::kHard}) {
@@ -246,8 +238,7 @@ json::object EncodeClass(const config::DriverConfiguration& driver, const config
 
 json::array RenderClasses(const RenderInput& input) {
   json::array classes;
-  ForEachClass(input.configuration,
-               [&](const auto& driver, const auto& device_class) { classes.push_back(EncodeClass(driver, device_class)); });
+  ForEachClass(input.configuration, [&](const auto& driver, const auto& device_class) { classes.push_back(EncodeClass(driver, device_class)); });
   return classes;
 }
 

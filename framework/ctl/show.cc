@@ -63,11 +63,10 @@ void PrintStatus(const json::value& status) {
             << Text(status, "shares") << "\n"
             << "configuration " << Text(configuration, "file") << " " << Text(configuration, "version").substr(0, 19) << " since "
             << Text(configuration, "loadedAt") << "\n";
-  if (const std::string error = Text(configuration, "lastError"); !error.empty()) {
-    std::cout << "configuration as it is now is refused: " << error << "\n";
-  }
+  if (const std::string error = Text(configuration, "lastError"); !error.empty()) { std::cout << "configuration as it is now is refused: " << error << "\n"; }
   if (const std::vector<json::value> unknown = Items(status, "unknownShares"); !unknown.empty()) {
-    std::cout << "PROBLEM: " << unknown.size() << " shares are in force that the store knows nothing of (is it new, emptied or restored?). They stay until their "
+    std::cout << "PROBLEM: " << unknown.size()
+              << " shares are in force that the store knows nothing of (is it new, emptied or restored?). They stay until their "
               << "claims are prepared or unprepared, or 'tranchectl release-unknown --claim-uid UID | --all':\n";
     for (const json::value& share : unknown) std::cout << "  backend " << Text(share, "backend") << ": " << Pairs(Member(share, "key")) << "\n";
   }
@@ -77,7 +76,8 @@ void PrintStatus(const json::value& status) {
   for (const json::value& backend : Items(status, "backends")) {
     const std::string wanted = Text(backend, "requestedIsolation"), real = Text(backend, "isolation");
     backends.Add({Text(backend, "name"), Text(backend, "library"), Text(backend, "version"), Text(backend, "state"),
-                  wanted == real || Text(backend, "state") == "refused" ? wanted : Cat(real, " (", wanted, " asked)"), Text(backend, "devices"), Problem(backend)});
+                  wanted == real || Text(backend, "state") == "refused" ? wanted : Cat(real, " (", wanted, " asked)"), Text(backend, "devices"),
+                  Problem(backend)});
   }
   Table drivers({"DRIVER", "STATE", "SOCKET", "PROBLEM"});
   for (const json::value& driver : Items(status, "drivers")) {
@@ -169,10 +169,9 @@ int Show(const absl::StatusOr<json::value>& answer, Format format, const Print& 
 
 json::value EncodeObstacle(const capacity::Obstacle& obstacle) {
   const auto text = [](const std::optional<Quantity>& quantity) { return quantity.has_value() ? json::value(quantity->ToString()) : json::value(nullptr); };
-  return json::object{{"request", obstacle.request},   {"device", obstacle.device},
-                      {"capacity", obstacle.capacity}, {"asked", text(obstacle.asked)},
-                      {"available", text(obstacle.available)}, {"missing", text(obstacle.missing)},
-                      {"reason", obstacle.reason}};
+  return json::object{
+      {"request", obstacle.request},           {"device", obstacle.device},         {"capacity", obstacle.capacity}, {"asked", text(obstacle.asked)},
+      {"available", text(obstacle.available)}, {"missing", text(obstacle.missing)}, {"reason", obstacle.reason}};
 }
 
 json::value EncodeExplanation(const local::Explanation& explanation) {
@@ -208,9 +207,7 @@ void PrintExplanation(const local::Explanation& explanation) {
 int ShowStatus(const Target& target, Format format) { return Show(Ask(target, "status", json::object()), format, PrintStatus); }
 int ShowDevices(const Target& target, Format format) { return Show(Ask(target, "devices", json::object()), format, PrintDevices); }
 
-int ShowClaims(const Target& target, Format format, const Filter& filter) {
-  return Show(AskOrRead(target, "claims", Params(filter)), format, PrintClaims);
-}
+int ShowClaims(const Target& target, Format format, const Filter& filter) { return Show(AskOrRead(target, "claims", Params(filter)), format, PrintClaims); }
 
 int ShowShares(const Target& target, Format format, const Filter& filter) {
   json::object params = Params(filter);

@@ -28,9 +28,7 @@ std::string Absolute(const std::string& path) {
   return std::filesystem::absolute(path, ignored).lexically_normal();
 }
 
-bool Answers(const std::string& socket) {
-  return admin::Call(socket, "status", json::object(), DeadlineIn(std::chrono::seconds(5))).ok();
-}
+bool Answers(const std::string& socket) { return admin::Call(socket, "status", json::object(), DeadlineIn(std::chrono::seconds(5))).ok(); }
 
 absl::StatusOr<json::value> ReadStore(const Target& target, std::string_view method, const json::value& params) {
   if (::access(target.Database().c_str(), F_OK) != 0) return absl::UnavailableError(Cat("there is no state in ", target.Database()));

@@ -12,8 +12,8 @@
 namespace tranche::ctl {
 
 struct Target {
-  std::string socket;      // --socket
-  std::string directory;   // --dir: a local directory
+  std::string socket;     // --socket
+  std::string directory;  // --dir: a local directory
 
   // The admin socket: the named one, or the one in the directory that answers, or the system's.
   std::string Socket() const;

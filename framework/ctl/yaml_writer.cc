@@ -20,8 +20,7 @@ namespace json = boost::json;
 
 // What YAML readers refuse raw, or take for a line end.
 bool MustBeEscaped(std::uint32_t value) {
-  return value < 0x20 || (value >= 0x7F && value <= 0x9F) || value == 0x2028 || value == 0x2029 || value == 0xFEFF || value == 0xFFFE ||
-         value == 0xFFFF;
+  return value < 0x20 || (value >= 0x7F && value <= 0x9F) || value == 0x2028 || value == 0x2029 || value == 0xFEFF || value == 0xFFFE || value == 0xFFFF;
 }
 
 std::string Quoted(std::string_view text) {

@@ -42,8 +42,7 @@ absl::Status CheckDirectory(std::string_view what, const std::string& path) {
 
 absl::Status CheckOptions(const ServerOptions& options) {
   if (!IsDnsSubdomain(options.driver) || options.driver.size() > kMaxDriverName) {
-    return absl::InvalidArgumentError(
-        Cat("driver name \"", options.driver, "\" must be a DNS subdomain of at most ", kMaxDriverName, " characters"));
+    return absl::InvalidArgumentError(Cat("driver name \"", options.driver, "\" must be a DNS subdomain of at most ", kMaxDriverName, " characters"));
   }
   if (!options.instance.empty() && !IsDnsLabel(options.instance)) {
     return absl::InvalidArgumentError(Cat("instance \"", options.instance, "\" of driver \"", options.driver, "\" must be a DNS label (the pod's UID)"));

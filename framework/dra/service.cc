@@ -165,9 +165,8 @@ class DraPluginService final : public Version::Service {
       return reactor;
     }
     const Deadline deadline = CallDeadline(*context);
-    const bool accepted = executor_.TrySubmit([this, context, request, response, reactor, deadline, &call] {
-      reactor->Finish(Work(*context, *request, *response, deadline, call));
-    });
+    const bool accepted = executor_.TrySubmit(
+        [this, context, request, response, reactor, deadline, &call] { reactor->Finish(Work(*context, *request, *response, deadline, call)); });
     if (!accepted) {
       LogWarning("a call was refused: too many are waiting", {{"driver", driver_}});
       reactor->Finish(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "too many calls are waiting; the call was not begun and may be repeated"));

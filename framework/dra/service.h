@@ -30,7 +30,7 @@ struct Handler {
 
 // Below the kubelet's 45 s, so that an answer still reaches it.
 inline constexpr std::chrono::milliseconds kMaxCallTime = std::chrono::seconds(40);
-inline constexpr int kMaxClaims = 4096;         // one request is one pod's claims, or a drain of the local player
+inline constexpr int kMaxClaims = 4096;  // one request is one pod's claims, or a drain of the local player
 inline constexpr std::size_t kMaxErrorBytes = 4096;
 
 // Services to register with a server; `executor` must outlive the server.

@@ -35,14 +35,12 @@ absl::StatusOr<std::string> FirstThatFits(const std::vector<std::string>& candid
     if (candidate.size() <= kMaxSocketPath) return candidate;
   }
   const std::string& shortest = candidates.back();
-  return absl::InvalidArgumentError(Cat(
-      what, " socket of driver \"", driver, "\": the shortest usable path \"", shortest, "\" has ", shortest.size(), " bytes, but a unix socket path holds ",
-      kMaxSocketPath, "; the directory has ", directory.size(), " bytes and the driver name ", driver.size(), ": shorten one of them"));
+  return absl::InvalidArgumentError(Cat(what, " socket of driver \"", driver, "\": the shortest usable path \"", shortest, "\" has ", shortest.size(),
+                                        " bytes, but a unix socket path holds ", kMaxSocketPath, "; the directory has ", directory.size(),
+                                        " bytes and the driver name ", driver.size(), ": shorten one of them"));
 }
 
-absl::Status ErrnoStatus(int error, std::string_view what, std::string_view path) {
-  return absl::ErrnoToStatus(error, Cat(what, " \"", path, "\""));
-}
+absl::Status ErrnoStatus(int error, std::string_view what, std::string_view path) { return absl::ErrnoToStatus(error, Cat(what, " \"", path, "\"")); }
 
 // Whether a process accepts connections on the socket file.
 absl::StatusOr<bool> SomebodyListens(const std::string& path) {
@@ -69,8 +67,7 @@ absl::StatusOr<std::string> ServiceSocketPath(std::string_view plugin_directory,
     candidates = {Cat(directory, "/dra.sock")};
   } else {
     const std::string hash = ShortHash(instance, 8);
-    candidates = {Cat(directory, "/dra-", instance, ".sock"), Cat(directory, "/dra-", hash, ".sock"),
-                  Cat(directory, "/", hash, ".sock")};
+    candidates = {Cat(directory, "/dra-", instance, ".sock"), Cat(directory, "/dra-", hash, ".sock"), Cat(directory, "/", hash, ".sock")};
   }
   candidates.push_back(Cat(plugin_directory, "/", ShortHash(DriverAndInstance(driver, instance), 16), ".sock"));
   return FirstThatFits(candidates, plugin_directory, driver, "service");
@@ -100,27 +97,26 @@ absl::StatusOr<std::string> HiddenSocketPath(const std::string& path) {
 }
 
 absl::Status CheckReplaceable(const std::string& path) {
-  struct stat info{};
+  struct stat info {};
   if (lstat(path.c_str(), &info) != 0) return errno == ENOENT ? absl::OkStatus() : ErrnoStatus(errno, "cannot examine", path);
   if (!S_ISSOCK(info.st_mode)) {
     return absl::FailedPreconditionError(Cat("\"", path, "\" exists and is not a socket; it is left alone: remove it or choose another directory"));
   }
   TRANCHE_ASSIGN_OR_RETURN(const bool listening, SomebodyListens(path));
   if (!listening) return absl::OkStatus();
-  return absl::AlreadyExistsError(
-      Cat("another process serves on \"", path, "\": stop it, or give each process its own instance name (the pod's UID)"));
+  return absl::AlreadyExistsError(Cat("another process serves on \"", path, "\": stop it, or give each process its own instance name (the pod's UID)"));
 }
 
 absl::StatusOr<PublishedSocket> PublishSocket(const std::string& hidden, const std::string& path) {
   if (chmod(hidden.c_str(), 0600) != 0) return ErrnoStatus(errno, "cannot set the mode of socket", hidden);
-  struct stat info{};
+  struct stat info {};
   if (lstat(hidden.c_str(), &info) != 0) return ErrnoStatus(errno, "cannot examine socket", hidden);
   if (std::rename(hidden.c_str(), path.c_str()) != 0) return ErrnoStatus(errno, "cannot move the socket into place at", path);
   return PublishedSocket{path, info.st_dev, info.st_ino};
 }
 
 absl::Status WithdrawSocket(const PublishedSocket& socket) {
-  struct stat info{};
+  struct stat info {};
   if (lstat(socket.path.c_str(), &info) != 0) return errno == ENOENT ? absl::OkStatus() : ErrnoStatus(errno, "cannot examine socket", socket.path);
   if (info.st_dev != socket.device || info.st_ino != socket.inode) return absl::OkStatus();
   return RemoveFile(socket.path);

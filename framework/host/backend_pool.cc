@@ -27,9 +27,7 @@ constexpr std::chrono::seconds kLastRetry{60};
 constexpr std::chrono::seconds kCreateTimeout{30};
 constexpr std::size_t kMaxSavedBytes = 1024 * 1024;
 
-std::chrono::milliseconds BackOff(int failures) {
-  return std::min<std::chrono::milliseconds>(kFirstRetry * (1 << std::min(failures, 10)), kLastRetry);
-}
+std::chrono::milliseconds BackOff(int failures) { return std::min<std::chrono::milliseconds>(kFirstRetry * (1 << std::min(failures, 10)), kLastRetry); }
 
 bool SameInstance(const config::BackendConfiguration& left, const config::BackendConfiguration& right) {
   return left.library == right.library && left.config == right.config && left.isolation == right.isolation;
@@ -39,12 +37,9 @@ bool SameInstance(const config::BackendConfiguration& left, const config::Backen
 
 std::string_view BackendStateName(BackendState state) {
   switch (state) {
-    case BackendState::kServing:
-      return "serving";
-    case BackendState::kRefused:
-      return "refused";
-    case BackendState::kRetained:
-      return "retained";
+    case BackendState::kServing: return "serving";
+    case BackendState::kRefused: return "refused";
+    case BackendState::kRetained: return "retained";
   }
   return "refused";
 }
@@ -259,8 +254,8 @@ std::optional<std::chrono::milliseconds> BackendPool::UntilRetry() const {
   std::optional<std::chrono::milliseconds> until;
   for (const auto& [name, entry] : entries_) {
     if (entry.failures == 0) continue;
-    const auto left = std::max(std::chrono::milliseconds(0), std::chrono::duration_cast<std::chrono::milliseconds>(
-                                                                 entry.retry_at - std::chrono::steady_clock::now()));
+    const auto left =
+        std::max(std::chrono::milliseconds(0), std::chrono::duration_cast<std::chrono::milliseconds>(entry.retry_at - std::chrono::steady_clock::now()));
     until = until.has_value() ? std::min(*until, left) : left;
   }
   return until;
@@ -343,8 +338,8 @@ std::vector<BackendStatus> BackendPool::Statuses() const {
     }
     if (status.problem.ok()) status.problem = entry.not_replaced;
     if (entry.failures > 0) {
-      status.retry_at = std::chrono::system_clock::now() +
-                        std::chrono::duration_cast<std::chrono::system_clock::duration>(entry.retry_at - std::chrono::steady_clock::now());
+      status.retry_at =
+          std::chrono::system_clock::now() + std::chrono::duration_cast<std::chrono::system_clock::duration>(entry.retry_at - std::chrono::steady_clock::now());
     }
     statuses.push_back(std::move(status));
   }

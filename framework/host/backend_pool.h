@@ -40,8 +40,8 @@ struct BackendStatus {
   bool configured = true;
   config::Isolation requested_isolation = config::Isolation::kProcess;
   std::optional<backend::ProcessStatus> process;  // of a backend in a process of its own
-  absl::Status available;               // not OK while its process is not there: its devices are unknown
-  absl::Status problem;                 // why it is refused, retained, not available or not replaced, or what its last discovery said
+  absl::Status available;                         // not OK while its process is not there: its devices are unknown
+  absl::Status problem;                           // why it is refused, retained, not available or not replaced, or what its last discovery said
   std::optional<WallTime> retry_at;
   std::vector<PhysicalDevice> devices;  // of its last discovery
   backend::CallTimes prepare;
@@ -52,11 +52,11 @@ class BackendPool {
  public:
   struct Options {
     std::string backend_directory;
-    std::string runtime_directory;      // one sub-directory a backend
+    std::string runtime_directory;  // one sub-directory a backend
     std::string saved_directory;
     std::function<backend::Events(const std::string& name)> events;
-    std::string runner;                 // tranche-runner; empty: no backend can have a process of its own
-    std::chrono::milliseconds trial{10000};  // of a replaced backend
+    std::string runner;                              // tranche-runner; empty: no backend can have a process of its own
+    std::chrono::milliseconds trial{10000};          // of a replaced backend
     std::chrono::milliseconds longest_pause{30000};  // between two starts of a backend's process
   };
   explicit BackendPool(Options options);
@@ -89,10 +89,10 @@ class BackendPool {
   struct Created {
     std::shared_ptr<backend::Backend> instance;
     std::string version;
-    std::string sha256, files;          // of a process: what it loaded, and how its files looked then
+    std::string sha256, files;  // of a process: what it loaded, and how its files looked then
   };
   struct Entry {
-    config::BackendConfiguration configuration;   // what is wanted, or was for a retained one
+    config::BackendConfiguration configuration;  // what is wanted, or was for a retained one
     BackendState state = BackendState::kRefused;
     bool configured = true;
     Created created;
@@ -100,10 +100,10 @@ class BackendPool {
     int failures = 0;
     Deadline retry_at{};
     std::vector<PhysicalDevice> devices;
-    Created previous;                   // while its successor is on trial
+    Created previous;  // while its successor is on trial
     Deadline trial_until{};
-    std::string refused_files;          // how the files looked that were not taken over
-    absl::Status not_replaced;          // and why
+    std::string refused_files;  // how the files looked that were not taken over
+    absl::Status not_replaced;  // and why
   };
 
   absl::StatusOr<Created> Create(const config::BackendConfiguration& configuration);

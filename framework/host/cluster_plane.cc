@@ -20,7 +20,6 @@
 namespace tranche::host {
 namespace {
 
-
 kube::EventOptions EventsOf(const std::string& node) {
   kube::EventOptions options;
   options.node_name = node;
@@ -48,8 +47,13 @@ PublishedStatus StatusOf(const slices::Publisher& publisher) {
 class ClusterControlPlane final : public ControlPlane {
  public:
   ClusterControlPlane(std::unique_ptr<kube::Client> client, std::string node)
-      : client_(std::move(client)), node_(std::move(node)), reader_(*client_), slice_api_(*client_, node_), status_writer_(*client_, {}),
-        events_(*client_, EventsOf(node_)), observers_({&status_writer_, &events_}) {}
+      : client_(std::move(client)),
+        node_(std::move(node)),
+        reader_(*client_),
+        slice_api_(*client_, node_),
+        status_writer_(*client_, {}),
+        events_(*client_, EventsOf(node_)),
+        observers_({&status_writer_, &events_}) {}
 
   ~ClusterControlPlane() override { Stop(); }
 

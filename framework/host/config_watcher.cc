@@ -29,8 +29,7 @@ ConfigWatcher::FileState LookAt(const std::string& path) {
 
 void Drain(int fd) {
   std::array<char, 4096> events;
-  while (::read(fd, events.data(), events.size()) > 0) {
-  }
+  while (::read(fd, events.data(), events.size()) > 0) {}
 }
 
 }  // namespace

@@ -21,14 +21,14 @@ struct Options;
 struct PublishedStatus {
   std::string driver;
   std::int64_t generation = 0;
-  int wanted = 0, published = 0;                  // slices
-  std::vector<std::string> problems;              // what was repaired or left out, what the server dropped
-  absl::Status problem;                           // of the last try; OK: the API has what it should
+  int wanted = 0, published = 0;      // slices
+  std::vector<std::string> problems;  // what was repaired or left out, what the server dropped
+  absl::Status problem;               // of the last try; OK: the API has what it should
 };
 
 struct ControlPlaneStatus {
-  std::string kind;                               // "local" | "kubernetes"
-  absl::Status problem;                           // why the server cannot be reached; OK otherwise
+  std::string kind;      // "local" | "kubernetes"
+  absl::Status problem;  // why the server cannot be reached; OK otherwise
   std::vector<PublishedStatus> drivers;
 };
 
@@ -36,7 +36,7 @@ class ControlPlane {
  public:
   virtual ~ControlPlane() = default;
   virtual claims::ClaimReader& claim_reader() = 0;
-  virtual claims::Observer* observer() = 0;       // nullptr: nobody wants to know
+  virtual claims::Observer* observer() = 0;  // nullptr: nobody wants to know
   // Makes it equal to the snapshot, soon; level-triggered, returns at once. Drivers that the snapshot no longer has lose what they published.
   virtual void Publish(std::shared_ptr<const inventory::Snapshot> snapshot) = 0;
   // A configuration file was applied (OK) or refused.

@@ -46,9 +46,8 @@ std::string BesideThisProgram(const std::string& name) {
 }  // namespace
 
 Host::Host(Options options)
-    : options_(std::move(options)), inventory_(options_.node_name, [this] {
-        return claims_ == nullptr ? std::vector<inventory::HeldOffer>() : claims_->HeldOffers();
-      }) {
+    : options_(std::move(options)),
+      inventory_(options_.node_name, [this] { return claims_ == nullptr ? std::vector<inventory::HeldOffer>() : claims_->HeldOffers(); }) {
   configuration_status_.file = options_.config;
 }
 
@@ -95,8 +94,7 @@ std::string Host::AdminSocket() const {
 absl::Status Host::OpenState() {
   TRANCHE_ASSIGN_OR_RETURN(plane_, options_.local.empty() ? MakeClusterControlPlane(options_) : MakeLocalControlPlane(options_));
   for (const std::string& path : {options_.state_directory, options_.state_directory + "/backends", options_.runtime_directory,
-                                  options_.runtime_directory + "/backends", options_.plugin_directory, options_.registry_directory,
-                                  options_.cdi_directory}) {
+                                  options_.runtime_directory + "/backends", options_.plugin_directory, options_.registry_directory, options_.cdi_directory}) {
     TRANCHE_RETURN_IF_ERROR(MakeDirectories(path, 0750));
   }
   const std::string database = options_.state_directory + "/tranche.db";
@@ -161,8 +159,7 @@ absl::StatusOr<std::string> Host::ReadConfigurationText() const {
   std::error_code error;
   const std::filesystem::file_status file = std::filesystem::status(options_.config, error);
   if (std::filesystem::exists(file) && !std::filesystem::is_regular_file(file)) {
-    return absl::InvalidArgumentError(
-        Cat("the configuration cannot be read: ", options_.config, " is not a regular file; put the YAML file there"));
+    return absl::InvalidArgumentError(Cat("the configuration cannot be read: ", options_.config, " is not a regular file; put the YAML file there"));
   }
   absl::StatusOr<std::string> text = ReadFile(options_.config, kMaxConfigurationBytes);
   if (text.ok()) return text;
@@ -261,7 +258,10 @@ backend::Events Host::EventsOf(const std::string& backend) {
                 LogWarning("a share vanished from the kernel; it is compared and made again", {{"backend", backend}, {"share", Describe(key)}});
                 PostReconcile(backend, std::chrono::milliseconds(0), 1);
               },
-          .health = [backend](const std::string& json) { LogInfo("health verdict", {{"backend", backend}, {"verdict", json}}); },
+          .health =
+              [backend](const std::string& json) {
+                LogInfo("health verdict", {{"backend", backend}, {"verdict", json}});
+              },
           .availability =
               [this, backend](const absl::Status& status) {
                 PostRefresh(std::chrono::milliseconds(0));  // it may be on trial
@@ -279,16 +279,20 @@ void Host::Discover(const std::string& backend) {
   }
   if (absl::IsNotFound(devices.status()) && pool_->Find(backend) == nullptr) return;  // it was removed meanwhile
   LogError("devices could not be discovered; what was known stays", {{"backend", backend}, {"reason", std::string(devices.status().message())}});
-  events_.Post(Cat("discover/", backend), [this, backend] { Discover(backend); }, kServerRetry);
+  events_.Post(
+      Cat("discover/", backend), [this, backend] { Discover(backend); }, kServerRetry);
 }
 
 void Host::PostRetry() {
   const std::optional<std::chrono::milliseconds> until = pool_->UntilRetry();
   if (!until.has_value()) return;
-  changes_.Post("retry", [this] {
-    TakeUp(pool_->Retry());
-    PostRetry();
-  }, *until);
+  changes_.Post(
+      "retry",
+      [this] {
+        TakeUp(pool_->Retry());
+        PostRetry();
+      },
+      *until);
 }
 
 // Backends with a new instance.
@@ -300,10 +304,13 @@ void Host::TakeUp(const std::vector<std::string>& backends) {
 }
 
 void Host::PostRefresh(std::chrono::milliseconds delay) {
-  changes_.Post("refresh", [this] {
-    TakeUp(pool_->Refresh());
-    PostRefresh(pool_->OnTrial() ? kTrialInterval : kPollInterval);
-  }, delay);
+  changes_.Post(
+      "refresh",
+      [this] {
+        TakeUp(pool_->Refresh());
+        PostRefresh(pool_->OnTrial() ? kTrialInterval : kPollInterval);
+      },
+      delay);
 }
 
 absl::StatusOr<std::vector<claims::Repair>> Host::Reconcile(const std::string& backend) {
@@ -334,34 +341,43 @@ absl::StatusOr<std::vector<ShareKey>> Host::ReleaseUnknown(const std::string& cl
 }
 
 void Host::PostReconcile(const std::string& backend, std::chrono::milliseconds delay, int attempt) {
-  events_.Post(Cat("reconcile/", backend), [this, backend, attempt] {
-    const auto repairs = Reconcile(backend);
-    if (repairs.ok()) return;
-    LogWarning("comparing with the kernel did not end", {{"backend", backend}, {"reason", std::string(repairs.status().message())}});
-    if (attempt < kLostShareAttempts) PostReconcile(backend, kLostShareRetry, attempt + 1);
-  }, delay);
+  events_.Post(
+      Cat("reconcile/", backend),
+      [this, backend, attempt] {
+        const auto repairs = Reconcile(backend);
+        if (repairs.ok()) return;
+        LogWarning("comparing with the kernel did not end", {{"backend", backend}, {"reason", std::string(repairs.status().message())}});
+        if (attempt < kLostShareAttempts) PostReconcile(backend, kLostShareRetry, attempt + 1);
+      },
+      delay);
 }
 
 void Host::PostPeriodicReconcile() {
-  events_.Post("periodic", [this] {
-    if (const auto repairs = Reconcile(""); !repairs.ok()) {
-      LogWarning("not everything could be compared with the kernel", {{"reason", std::string(repairs.status().message())}});
-    }
-    changes_.Post("release", [this] { ReleaseUnused(); });
-    PostPeriodicReconcile();
-  }, options_.reconcile_interval);
+  events_.Post(
+      "periodic",
+      [this] {
+        if (const auto repairs = Reconcile(""); !repairs.ok()) {
+          LogWarning("not everything could be compared with the kernel", {{"reason", std::string(repairs.status().message())}});
+        }
+        changes_.Post("release", [this] { ReleaseUnused(); });
+        PostPeriodicReconcile();
+      },
+      options_.reconcile_interval);
 }
 
 void Host::PostPeriodicVerification() {
-  events_.Post("verify", [this] {
-    const auto repairs = [&] {
-      const HostLock::Scope scope(*lock_);
-      return claims_->VerifyAll(DeadlineIn(kReconcileDeadline));
-    }();
-    NoteRepairs(repairs);
-    if (!repairs.ok()) LogWarning("not every limit could be verified; it is tried again", {{"reason", std::string(repairs.status().message())}});
-    PostPeriodicVerification();
-  }, options_.verify_interval);
+  events_.Post(
+      "verify",
+      [this] {
+        const auto repairs = [&] {
+          const HostLock::Scope scope(*lock_);
+          return claims_->VerifyAll(DeadlineIn(kReconcileDeadline));
+        }();
+        NoteRepairs(repairs);
+        if (!repairs.ok()) LogWarning("not every limit could be verified; it is tried again", {{"reason", std::string(repairs.status().message())}});
+        PostPeriodicVerification();
+      },
+      options_.verify_interval);
 }
 
 ReconcileStatus Host::reconciliation() const {
@@ -446,7 +462,9 @@ absl::Status Host::UpdateServers(const std::set<std::string>& configured, const 
     const std::lock_guard lock(mutex_);
     drivers_.insert_or_assign(name, std::move(driver));
   }
-  if (!first_problem.ok()) changes_.Post("release", [this] { ReleaseUnused(); }, kServerRetry);
+  if (!first_problem.ok())
+    changes_.Post(
+        "release", [this] { ReleaseUnused(); }, kServerRetry);
   return first_problem;
 }
 

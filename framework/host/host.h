@@ -34,35 +34,35 @@ namespace tranche::host {
 inline constexpr std::string_view kVersion = "0.1.0";
 
 struct Options {
-  std::string local;                // directory of local mode; empty: a Kubernetes node
-  std::string kubeconfig;           // empty: the service account of the pod
+  std::string local;       // directory of local mode; empty: a Kubernetes node
+  std::string kubeconfig;  // empty: the service account of the pod
   std::string kubelet_root;
   std::string config, node_name, backend_directory, state_directory, cdi_directory, plugin_directory, registry_directory, runtime_directory;
-  std::string runner;               // tranche-runner; empty: the one beside this program
+  std::string runner;  // tranche-runner; empty: the one beside this program
   std::string log_level = "info";
-  std::string instance;             // empty, or what tells overlapping hosts apart
+  std::string instance;  // empty, or what tells overlapping hosts apart
   std::chrono::seconds reconcile_interval = std::chrono::minutes(3);
-  std::chrono::seconds verify_interval{20};   // between two looks at the limits in force
+  std::chrono::seconds verify_interval{20};        // between two looks at the limits in force
   std::chrono::milliseconds longest_pause{30000};  // between two starts of a backend's process
-  std::chrono::seconds trial{10};   // of a backend whose library was replaced, until the old one goes
+  std::chrono::seconds trial{10};                  // of a backend whose library was replaced, until the old one goes
 };
 
 struct ConfigurationStatus {
-  std::string file, version;        // "sha256:…" of the text in force
+  std::string file, version;  // "sha256:…" of the text in force
   WallTime loaded_at{};
-  std::string last_error;           // why the file as it is now was refused; empty when it is in force
+  std::string last_error;  // why the file as it is now was refused; empty when it is in force
   std::optional<WallTime> last_error_at;
 };
 
 struct DriverStatus {
   std::string name, service_socket, registration_socket;
-  bool configured = true;           // false: kept for shares that are still to be released
+  bool configured = true;  // false: kept for shares that are still to be released
   absl::Status problem;
 };
 
 struct ReconcileStatus {
   std::optional<WallTime> last_at;
-  std::map<std::string, std::int64_t> repairs;   // by what was done, since the start
+  std::map<std::string, std::int64_t> repairs;  // by what was done, since the start
   absl::Status problem;
 };
 
@@ -134,8 +134,8 @@ class Host {
   const Options options_;
   const WallTime started_at_ = std::chrono::system_clock::now();
   // Backends' threads post here until their instances are destroyed: first in, last out.
-  Worker events_;                   // reconcile and rediscover: never waits for a backend's creation
-  Worker changes_;                  // configuration, retries, servers
+  Worker events_;   // reconcile and rediscover: never waits for a backend's creation
+  Worker changes_;  // configuration, retries, servers
   std::unique_ptr<HostLock> lock_;
   std::unique_ptr<store::Store> store_;
   std::unique_ptr<ControlPlane> plane_;
@@ -145,9 +145,9 @@ class Host {
   std::mutex publish_mutex_;
   std::atomic<bool> publishing_ = false;
 
-  mutable std::mutex mutex_;        // what follows
+  mutable std::mutex mutex_;  // what follows
   ConfigurationStatus configuration_status_;
-  std::string refused_version_;     // the text that was refused last
+  std::string refused_version_;  // the text that was refused last
   ReconcileStatus reconcile_status_;
   std::map<std::string, Driver> drivers_;
 

@@ -190,7 +190,8 @@ json::array EncodeCapacity(const PublishedDevice& device, const Physical& physic
                      {"enforcement", EnforcementName(published.enforcement)}};
     if (known != physical.end()) {
       const auto whole = known->second.capacities.find(name);
-      if (whole != known->second.capacities.end()) row["reserved"] = whole->second.value < published.value ? "0" : (whole->second.value - published.value).ToString();
+      if (whole != known->second.capacities.end())
+        row["reserved"] = whole->second.value < published.value ? "0" : (whole->second.value - published.value).ToString();
     }
     if (published.request_policy.has_value()) row["requestPolicy"] = EncodeRequestPolicy(*published.request_policy);
     rows.push_back(std::move(row));
@@ -202,18 +203,14 @@ json::array EncodeCapacity(const PublishedDevice& device, const Physical& physic
 std::string BlockedBy(const PublishedDevice& device, const std::vector<capacity::Grant>& live, const std::vector<CounterSet>& counter_sets) {
   // A grant without a share id wants the device for itself.
   const std::string share_id = device.mode == Mode::kShare ? "-" : "";
-  const capacity::Grant nothing{.key = {.claim_uid = "",
-                                        .request = "",
-                                        .driver = device.driver,
-                                        .pool = device.pool,
-                                        .device = device.name,
-                                        .share_id = share_id},
-                                .backend = device.backend,
-                                .physical = device.physical,
-                                .mode = device.mode,
-                                .admin_access = false,
-                                .consumed = {},
-                                .counters = device.consumes_counters};
+  const capacity::Grant nothing{
+      .key = {.claim_uid = "", .request = "", .driver = device.driver, .pool = device.pool, .device = device.name, .share_id = share_id},
+      .backend = device.backend,
+      .physical = device.physical,
+      .mode = device.mode,
+      .admin_access = false,
+      .consumed = {},
+      .counters = device.consumes_counters};
   const absl::Status fits = capacity::CheckGrant(device, nothing, live, counter_sets);
   return fits.ok() ? std::string() : std::string(fits.message());
 }
@@ -221,8 +218,8 @@ std::string BlockedBy(const PublishedDevice& device, const std::vector<capacity:
 // Nobody can say how the devices of a backend are that does not answer.
 std::string HealthOf(const absl::Status& availability) { return availability.ok() ? "" : "Unknown"; }
 
-json::value EncodeDevice(const PublishedDevice& device, const inventory::Snapshot& snapshot, const Physical& physical,
-                         const std::vector<capacity::Grant>& live, const absl::Status& availability) {
+json::value EncodeDevice(const PublishedDevice& device, const inventory::Snapshot& snapshot, const Physical& physical, const std::vector<capacity::Grant>& live,
+                         const absl::Status& availability) {
   const auto count = std::count_if(live.begin(), live.end(), [&](const capacity::Grant& grant) { return Holds(grant, device); });
   const bool taken_whole = device.mode != Mode::kShare && count > 0;
   const auto sets = snapshot.counter_sets.find(device.driver);
@@ -258,8 +255,8 @@ absl::StatusOr<json::value> Devices(Host& host) {
     devices.push_back(EncodeDevice(device, *snapshot, physical, live, host.pool().Availability(device.backend)));
   }
   for (const inventory::Withheld& item : snapshot->withheld) {
-    withheld.push_back(json::object{
-        {"driver", item.driver}, {"offer", item.offer}, {"backend", item.backend}, {"physical", item.physical}, {"reason", item.reason}});
+    withheld.push_back(
+        json::object{{"driver", item.driver}, {"offer", item.offer}, {"backend", item.backend}, {"physical", item.physical}, {"reason", item.reason}});
   }
   return json::object{{"devices", std::move(devices)}, {"withheld", std::move(withheld)}};
 }
@@ -295,12 +292,12 @@ absl::StatusOr<AppliedShare> VerifyNow(Host& host, const store::ShareRow& share)
 absl::Status CompareLimits(const store::ShareRow& share, const AppliedShare& now) {
   if (!share.applied.has_value()) return absl::FailedPreconditionError("nothing was applied for it");
   for (const LimitInForce& granted : share.applied->limits) {
-    const auto found = std::find_if(now.limits.begin(), now.limits.end(), [&](const LimitInForce& limit) {
-      return limit.capacity == granted.capacity && limit.direction == granted.direction;
-    });
+    const auto found = std::find_if(now.limits.begin(), now.limits.end(),
+                                    [&](const LimitInForce& limit) { return limit.capacity == granted.capacity && limit.direction == granted.direction; });
     if (found == now.limits.end()) return absl::DataLossError(Cat("no limit of ", granted.capacity, " ", granted.direction, " is in force"));
     if (found->in_force != granted.in_force) {
-      return absl::DataLossError(Cat("the limit of ", granted.capacity, " ", granted.direction, " in force is ", found->in_force, ", granted was ", granted.in_force));
+      return absl::DataLossError(
+          Cat("the limit of ", granted.capacity, " ", granted.direction, " in force is ", found->in_force, ", granted was ", granted.in_force));
     }
   }
   return absl::OkStatus();

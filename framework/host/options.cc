@@ -83,13 +83,13 @@ ParsedOptions ParseOptions(int argc, char** argv) {
   app.add_option("--kubelet-root", options.kubelet_root, "the kubelet's directory [/var/lib/kubelet]")->type_name("DIR");
   app.add_option("--config", options.config, "configuration file [/etc/tranche/host.yaml | DIR/host.yaml]")->type_name("FILE");
   app.add_option("--node-name", options.node_name, "name of this node: the pool's name [$NODE_NAME, host name]");
-  app.add_option("--backend-directory", options.backend_directory, "backends and their manifests [/usr/lib/tranche/backends | DIR/backends]")
-      ->type_name("DIR");
+  app.add_option("--backend-directory", options.backend_directory, "backends and their manifests [/usr/lib/tranche/backends | DIR/backends]")->type_name("DIR");
   app.add_option("--state-directory", options.state_directory, "durable state [/var/lib/tranche | DIR/state]")->type_name("DIR");
   app.add_option("--cdi-directory", options.cdi_directory, "CDI specs [/var/run/cdi | DIR/cdi]")->type_name("DIR");
   app.add_option("--plugin-directory", options.plugin_directory, "the kubelet's plugins directory [KUBELET-ROOT/plugins | DIR/plugins]")->type_name("DIR");
   app.add_option("--registry-directory", options.registry_directory,
-                 "the kubelet's registration directory [KUBELET-ROOT/plugins_registry | DIR/plugins_registry]")->type_name("DIR");
+                 "the kubelet's registration directory [KUBELET-ROOT/plugins_registry | DIR/plugins_registry]")
+      ->type_name("DIR");
   app.add_option("--runtime-directory", options.runtime_directory, "admin socket and backends' lock files [/run/tranche | DIR/run]")->type_name("DIR");
   app.add_option("--runner", options.runner, "program that hosts a backend with isolation: process [tranche-runner beside this program]")->type_name("FILE");
   app.add_option("--longest-restart-pause", pause_milliseconds, "milliseconds between two starts of a backend's process that keeps ending, at most [30000]")
@@ -102,9 +102,7 @@ ParsedOptions ParseOptions(int argc, char** argv) {
   app.add_option("--verify-interval", verify_seconds, "seconds between two looks at the limits in force [20]")->check(CLI::Range(1, 3600));
   try {
     app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return {.options = std::nullopt, .exit_code = app.exit(error) == 0 ? 0 : kUsageError};
-  }
+  } catch (const CLI::ParseError& error) { return {.options = std::nullopt, .exit_code = app.exit(error) == 0 ? 0 : kUsageError}; }
   const bool in_cluster = options.local.empty();
   if (!in_cluster && !(options.kubeconfig.empty() && options.kubelet_root.empty())) {
     return {.options = std::nullopt, .exit_code = Refuse("--local works without a cluster: --kubeconfig and --kubelet-root do not go with it")};

@@ -25,8 +25,8 @@ struct Withheld {
 
 struct Snapshot {
   config::HostConfiguration configuration;
-  std::vector<PublishedDevice> devices;            // stable order: driver, offer as configured, physical name
-  std::map<std::string, std::vector<CounterSet>> counter_sets;   // by driver (one pool a driver and node)
+  std::vector<PublishedDevice> devices;                         // stable order: driver, offer as configured, physical name
+  std::map<std::string, std::vector<CounterSet>> counter_sets;  // by driver (one pool a driver and node)
   std::vector<Withheld> withheld;
   const PublishedDevice* Find(std::string_view driver, std::string_view pool, std::string_view device) const;
 };
@@ -41,8 +41,8 @@ struct HeldOffer {
 // rounded down to whole base units; the backend's policy applies where the configuration has none; every shared capacity gets a default;
 // `share` is refused for a device with a capacity of enforcement none (CAP-5); policies are validated before they are published; offers on
 // one silicon share a counter set; attributes `offer` and `enforcement` are added; `previous` keeps the published shape of held offers.
-Snapshot Join(const config::HostConfiguration& configuration, const std::map<std::string, std::vector<PhysicalDevice>>& discovered,
-              const std::string& pool, const std::vector<HeldOffer>& held, const Snapshot* previous);
+Snapshot Join(const config::HostConfiguration& configuration, const std::map<std::string, std::vector<PhysicalDevice>>& discovered, const std::string& pool,
+              const std::vector<HeldOffer>& held, const Snapshot* previous);
 
 // `held` is asked during each recomputation: it must not wait for a lock under which its owner calls SetConfiguration, SetDiscovered or Rejoin.
 class Inventory {
@@ -53,14 +53,14 @@ class Inventory {
   void SetConfiguration(const config::HostConfiguration& configuration);
   // A failed discovery keeps what was known of that backend.
   void SetDiscovered(const std::string& backend, std::vector<PhysicalDevice> devices);
-  void Rejoin();                                    // after the last share of a held offer ended
-  void OnChange(std::function<void()> listener);    // called after each change of the snapshot, outside the lock
+  void Rejoin();                                  // after the last share of a held offer ended
+  void OnChange(std::function<void()> listener);  // called after each change of the snapshot, outside the lock
 
  private:
   void Recompute();
   const std::string pool_;
   const std::function<std::vector<HeldOffer>()> held_;
-  std::mutex recompute_mutex_;                      // one join at a time, so that an older one never replaces a newer; taken before mutex_
+  std::mutex recompute_mutex_;  // one join at a time, so that an older one never replaces a newer; taken before mutex_
   mutable std::mutex mutex_;
   config::HostConfiguration configuration_;
   std::map<std::string, std::vector<PhysicalDevice>> discovered_;

@@ -110,8 +110,7 @@ std::vector<CounterUse> CounterUses(const PhysicalDevice& physical) {
 }
 
 // One physical device × one offer.
-absl::StatusOr<PublishedDevice> Publish(const std::string& driver, const std::string& pool, const OfferConfiguration& offer,
-                                        const PhysicalDevice& physical) {
+absl::StatusOr<PublishedDevice> Publish(const std::string& driver, const std::string& pool, const OfferConfiguration& offer, const PhysicalDevice& physical) {
   TRANCHE_RETURN_IF_ERROR(CheckOffer(offer, physical));
   PublishedDevice device;
   device.driver = driver;
@@ -156,9 +155,8 @@ class Joiner {
     }
     std::set<std::string> seen;
     for (const PhysicalDevice& physical : SortedByName(devices->second)) {
-      absl::Status status = seen.insert(physical.name).second
-                                ? Add(driver, offer, physical)
-                                : absl::AlreadyExistsError("the backend reports two devices of this name; the first one is used");
+      absl::Status status = seen.insert(physical.name).second ? Add(driver, offer, physical)
+                                                              : absl::AlreadyExistsError("the backend reports two devices of this name; the first one is used");
       if (status.ok()) continue;
       snapshot_.withheld.push_back({driver, offer.name, offer.backend, physical.name, std::string(status.message())});
     }
@@ -244,8 +242,8 @@ class Joiner {
     const auto before = previous_->counter_sets.find(device.driver);
     if (before == previous_->counter_sets.end()) return;
     for (const CounterSet& set : before->second) {
-      const bool used = std::any_of(device.consumes_counters.begin(), device.consumes_counters.end(),
-                                    [&](const CounterUse& use) { return use.counter_set == set.name; });
+      const bool used =
+          std::any_of(device.consumes_counters.begin(), device.consumes_counters.end(), [&](const CounterUse& use) { return use.counter_set == set.name; });
       std::vector<CounterSet>& sets = snapshot_.counter_sets[device.driver];
       const bool present = std::any_of(sets.begin(), sets.end(), [&](const CounterSet& other) { return other.name == set.name; });
       if (used && !present) sets.push_back(set);
@@ -272,8 +270,8 @@ void SortByDriver(const config::HostConfiguration& configuration, std::vector<Pu
 
 }  // namespace
 
-Snapshot Join(const config::HostConfiguration& configuration, const std::map<std::string, std::vector<PhysicalDevice>>& discovered,
-              const std::string& pool, const std::vector<HeldOffer>& held, const Snapshot* previous) {
+Snapshot Join(const config::HostConfiguration& configuration, const std::map<std::string, std::vector<PhysicalDevice>>& discovered, const std::string& pool,
+              const std::vector<HeldOffer>& held, const Snapshot* previous) {
   Snapshot snapshot;
   snapshot.configuration = configuration;
   Joiner joiner(discovered, pool, previous, snapshot);

@@ -13,8 +13,8 @@ namespace json = boost::json;
 
 namespace {
 
-constexpr std::size_t kMaxDepth = 512;           // opaque parameters may nest deeper than anything of ours; the parser does not recurse, destructors do
-constexpr std::size_t kMaxQuotedBytes = 1000;    // of what a server says, in a message
+constexpr std::size_t kMaxDepth = 512;         // opaque parameters may nest deeper than anything of ours; the parser does not recurse, destructors do
+constexpr std::size_t kMaxQuotedBytes = 1000;  // of what a server says, in a message
 
 // Printable and short: what a server, or something that answers in its place, says may end up on a terminal.
 std::string Quote(std::string_view text) {
@@ -26,11 +26,15 @@ std::string Quote(std::string_view text) {
 
 absl::StatusCode CodeOf(int http_status, std::string_view reason) {
   switch (http_status) {
-    case 400: case 413: case 422: return absl::StatusCode::kInvalidArgument;
+    case 400:
+    case 413:
+    case 422: return absl::StatusCode::kInvalidArgument;
     case 401: return absl::StatusCode::kUnauthenticated;
     case 403: return absl::StatusCode::kPermissionDenied;
     case 404: return absl::StatusCode::kNotFound;
-    case 405: case 406: case 415: return absl::StatusCode::kUnimplemented;
+    case 405:
+    case 406:
+    case 415: return absl::StatusCode::kUnimplemented;
     case 409: return reason == "AlreadyExists" ? absl::StatusCode::kAlreadyExists : absl::StatusCode::kAborted;
     case 410: return absl::StatusCode::kOutOfRange;
     case 429: return absl::StatusCode::kResourceExhausted;
@@ -69,9 +73,7 @@ absl::StatusOr<json::object> ParseObject(std::string_view text, std::string_view
     if (error) return absl::DataLossError(Cat(what, ": the answer is not valid JSON: ", error.message()));
     if (!value.is_object()) return absl::DataLossError(Cat(what, ": the answer is JSON but not an object"));
     return std::move(value.get_object());
-  } catch (const std::exception& error) {
-    return absl::DataLossError(Cat(what, ": the answer cannot be read as JSON: ", error.what()));
-  }
+  } catch (const std::exception& error) { return absl::DataLossError(Cat(what, ": the answer cannot be read as JSON: ", error.what())); }
 }
 
 ServerError DescribeStatusObject(const json::object& object, int http_status, std::string_view what) {

@@ -68,9 +68,7 @@ bool MayRepeat(const HttpRequest& request, const HttpAnswer& answer, const Serve
   return get && answer.status >= 500;
 }
 
-bool IsRefused(const HttpAnswer& answer) {
-  return answer.outcome == Outcome::kUntrusted || (answer.outcome == Outcome::kAnswered && answer.status == 401);
-}
+bool IsRefused(const HttpAnswer& answer) { return answer.outcome == Outcome::kUntrusted || (answer.outcome == Outcome::kAnswered && answer.status == 401); }
 
 std::optional<int> LeadingNumber(const json::object& object, std::string_view field) {
   const json::value* value = object.if_contains(field);
@@ -133,7 +131,8 @@ absl::StatusOr<HttpAnswer> ClientImpl::Exchange(HttpRequest request, Deadline de
     std::unique_lock lock(mutex_);
     const bool free = slot_freed_.wait_until(lock, deadline, [this] { return closing_ || in_flight_ < options_.max_in_flight; });
     if (closing_) return absl::CancelledError(Cat(what, ": the client stops"));
-    if (!free || Passed(deadline)) return absl::DeadlineExceededError(Cat(what, ": not sent before its deadline, as ", in_flight_, " other calls are in flight"));
+    if (!free || Passed(deadline))
+      return absl::DeadlineExceededError(Cat(what, ": not sent before its deadline, as ", in_flight_, " other calls are in flight"));
     ++in_flight_;
   }
   struct {

@@ -28,12 +28,12 @@
 
 namespace tranche::kube {
 
-inline constexpr std::size_t kMaxResponseBytes = 64U << 20;    // of one answer
-inline constexpr std::size_t kMaxWatchEventBytes = 8U << 20;   // of one event
+inline constexpr std::size_t kMaxResponseBytes = 64U << 20;   // of one answer
+inline constexpr std::size_t kMaxWatchEventBytes = 8U << 20;  // of one event
 
 struct ClientOptions {
-  std::string kubeconfig = "";          // a file; empty: the service account of this pod
-  std::string context = "";             // of the kubeconfig; empty: its current-context
+  std::string kubeconfig = "";  // a file; empty: the service account of this pod
+  std::string context = "";     // of the kubeconfig; empty: its current-context
   std::string user_agent = "tranched";
   std::string service_account_directory = "/var/run/secrets/kubernetes.io/serviceaccount";
   int max_in_flight = 64;
@@ -41,13 +41,13 @@ struct ClientOptions {
 
 enum class PatchKind { kMerge, kStrategic, kJson, kApply };
 
-struct Preconditions {                  // empty: none
+struct Preconditions {  // empty: none
   std::string uid, resource_version;
 };
 
 struct ServerVersion {
-  int major = 0, minor = 0;             // 1, 37
-  std::string text;                     // "v1.37.2"
+  int major = 0, minor = 0;  // 1, 37
+  std::string text;          // "v1.37.2"
 };
 
 enum class WatchEvent { kAdded, kModified, kDeleted };

@@ -58,9 +58,9 @@ class ClientImpl : public Client {
 
   std::mutex mutex_;
   std::condition_variable slot_freed_, closing_changed_, calls_changed_;
-  int in_flight_ = 0;                     // guarded by mutex_
-  int calls_ = 0;                         // guarded by mutex_: callers inside
-  bool closing_ = false;                  // guarded by mutex_
+  int in_flight_ = 0;     // guarded by mutex_
+  int calls_ = 0;         // guarded by mutex_: callers inside
+  bool closing_ = false;  // guarded by mutex_
 };
 
 }  // namespace tranche::kube

@@ -82,18 +82,10 @@ absl::StatusOr<AccessSource> Credentials::ReadSource() const {
 
 absl::StatusOr<Access> Credentials::ReadFiles(const AccessSource& source) const {
   Access access = source.access;
-  if (!source.ca_file.empty()) {
-    TRANCHE_ASSIGN_OR_RETURN(access.ca_pem, ReadFile(source.ca_file, kMaxFileBytes));
-  }
-  if (!source.certificate_file.empty()) {
-    TRANCHE_ASSIGN_OR_RETURN(access.client_certificate_pem, ReadFile(source.certificate_file, kMaxFileBytes));
-  }
-  if (!source.key_file.empty()) {
-    TRANCHE_ASSIGN_OR_RETURN(access.client_key_pem, ReadFile(source.key_file, kMaxFileBytes));
-  }
-  if (!source.token_file.empty()) {
-    TRANCHE_ASSIGN_OR_RETURN(access.bearer_token, ReadToken(source.token_file));
-  }
+  if (!source.ca_file.empty()) { TRANCHE_ASSIGN_OR_RETURN(access.ca_pem, ReadFile(source.ca_file, kMaxFileBytes)); }
+  if (!source.certificate_file.empty()) { TRANCHE_ASSIGN_OR_RETURN(access.client_certificate_pem, ReadFile(source.certificate_file, kMaxFileBytes)); }
+  if (!source.key_file.empty()) { TRANCHE_ASSIGN_OR_RETURN(access.client_key_pem, ReadFile(source.key_file, kMaxFileBytes)); }
+  if (!source.token_file.empty()) { TRANCHE_ASSIGN_OR_RETURN(access.bearer_token, ReadToken(source.token_file)); }
   return access;
 }
 

@@ -48,7 +48,7 @@ class Credentials {
   const ClientOptions options_;
   std::mutex mutex_;
   std::shared_ptr<const Access> access_;
-  std::vector<Stamp> stamps_;                            // of the files that access_ was read from
+  std::vector<Stamp> stamps_;  // of the files that access_ was read from
   std::chrono::steady_clock::time_point checked_;
   std::string last_warning_;
 };

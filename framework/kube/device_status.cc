@@ -30,9 +30,7 @@ constexpr std::size_t kMaxMessage = 1024;  // the API takes 32 KiB; one line is 
 
 auto Address(const ShareKey& key) { return std::tie(key.driver, key.pool, key.device, key.share_id); }
 
-Condition Is(ConditionStatus status, std::string reason, std::string message) {
-  return {status, std::move(reason), Shortened(message, kMaxMessage), {}};
-}
+Condition Is(ConditionStatus status, std::string reason, std::string message) { return {status, std::move(reason), Shortened(message, kMaxMessage), {}}; }
 
 std::string TextOf(const absl::Status& why) { return Cat(CodeName(why.code()), ": ", View(why.message())); }
 
@@ -41,8 +39,7 @@ Condition PreparedOf(const claims::ClaimEvent& event) {
   switch (event.change) {
     case kRefused: return Is(ConditionStatus::kFalse, "PrepareFailed", TextOf(event.why));
     case kReleaseFailed: return Is(ConditionStatus::kFalse, "UnprepareFailed", TextOf(event.why));
-    case kRejoinRefused:
-      return Is(ConditionStatus::kTrue, "Prepared", Cat("the share is prepared; one more prepare was refused: ", TextOf(event.why)));
+    case kRejoinRefused: return Is(ConditionStatus::kTrue, "Prepared", Cat("the share is prepared; one more prepare was refused: ", TextOf(event.why)));
     default: return Is(ConditionStatus::kTrue, "Prepared", "the share is prepared on its node");
   }
 }
@@ -159,9 +156,7 @@ std::optional<json::object> EncodeNetwork(const NetworkData& network) {
     if (ips.size() < kMaxIps && IsInterfaceAddress(ip) && seen.insert(ip).second) ips.emplace_back(ip);
   }
   if (!ips.empty()) object["ips"] = std::move(ips);
-  if (!network.hardware_address.empty() && network.hardware_address.size() <= kMaxHardwareAddress) {
-    object["hardwareAddress"] = network.hardware_address;
-  }
+  if (!network.hardware_address.empty() && network.hardware_address.size() <= kMaxHardwareAddress) { object["hardwareAddress"] = network.hardware_address; }
   if (object.empty()) return std::nullopt;
   return object;
 }
@@ -227,9 +222,7 @@ void DecodeData(const json::value& data, DeviceStatus& device) {
   }
 }
 
-ShareKey AddressOf(const json::value& entry) {
-  return {"", "", Text(entry, "driver"), Text(entry, "pool"), Text(entry, "device"), Text(entry, "shareID")};
-}
+ShareKey AddressOf(const json::value& entry) { return {"", "", Text(entry, "driver"), Text(entry, "pool"), Text(entry, "device"), Text(entry, "shareID")}; }
 
 const json::value* StatusMember(const json::object& claim, std::string_view name) {
   const json::value* status = claim.if_contains("status");

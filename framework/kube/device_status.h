@@ -23,13 +23,13 @@ enum class ConditionStatus { kTrue, kFalse, kUnknown };
 struct Condition {
   ConditionStatus status = ConditionStatus::kUnknown;
   std::string reason, message;
-  WallTime since{};                    // lastTransitionTime: when `status` became what it is
+  WallTime since{};  // lastTransitionTime: when `status` became what it is
   friend bool operator==(const Condition&, const Condition&) = default;
 };
 
 struct DeviceStatus {
   ShareKey key;
-  std::string backend, physical;       // whom a health verdict is about; not written
+  std::string backend, physical;  // whom a health verdict is about; not written
   Condition prepared, enforced, healthy;
   std::vector<LimitInForce> limits;
   std::string device_class, policy_version, allocation_version;
@@ -45,7 +45,7 @@ void KeepTransitions(std::vector<DeviceStatus>& devices, const std::vector<Devic
 
 // Whether two statuses say the same, whatever their times.
 bool SaysTheSame(const std::vector<DeviceStatus>& left, const std::vector<DeviceStatus>& right);
-WallTime VerifiedAt(const std::vector<DeviceStatus>& devices);   // the oldest; far in the future when nothing is verified
+WallTime VerifiedAt(const std::vector<DeviceStatus>& devices);  // the oldest; far in the future when nothing is verified
 
 // One entry. `generation` of the claim: 0 is left out, as claims of today have none.
 boost::json::object EncodeDeviceStatus(const DeviceStatus& device, std::int64_t generation);

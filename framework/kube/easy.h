@@ -19,12 +19,12 @@ struct Transfer {
   std::uint64_t id = 0;
   HttpRequest request;
   HttpHandler handler;
-  std::unique_ptr<Easy> easy;             // null until it is given to libcurl
+  std::unique_ptr<Easy> easy;  // null until it is given to libcurl
   HttpAnswer answer;
   std::size_t body_sent = 0;
   bool cancelled = false;
   bool too_large = false;
-  bool stopped = false;                   // on_data said so
+  bool stopped = false;  // on_data said so
   std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point* last_received = nullptr;
 };
@@ -59,7 +59,7 @@ class Easy {
   CURLSH* const share_;
   std::shared_ptr<const Access> access_;  // that the handle is set up for
   std::string base_url_;
-  std::string host_header_;               // where the URL's host is not the server's
+  std::string host_header_;  // where the URL's host is not the server's
   List headers_, connect_to_;
   std::array<char, CURL_ERROR_SIZE> error_{};
 };

@@ -63,16 +63,16 @@ class Engine {
   void EndEverything();
 
   std::mutex mutex_;
-  std::vector<Task> tasks_;               // guarded by mutex_
-  bool stopping_ = false;                 // guarded by mutex_
-  bool stopped_ = false;                  // guarded by mutex_: no task is taken any more
-  Id next_id_ = 1;                        // guarded by mutex_
+  std::vector<Task> tasks_;  // guarded by mutex_
+  bool stopping_ = false;    // guarded by mutex_
+  bool stopped_ = false;     // guarded by mutex_: no task is taken any more
+  Id next_id_ = 1;           // guarded by mutex_
 
   // The rest belongs to the engine's thread, save that any thread may wake up multi_.
   std::unique_ptr<Multi> multi_;
   std::vector<std::unique_ptr<Easy>> idle_handles_;
   std::unordered_map<Id, std::unique_ptr<Transfer>> transfers_;
-  std::vector<Id> waiting_;               // begun, not yet given to libcurl (which takes none from within its callbacks)
+  std::vector<Id> waiting_;  // begun, not yet given to libcurl (which takes none from within its callbacks)
   std::vector<Id> cancelled_;
   std::map<std::pair<std::chrono::steady_clock::time_point, Id>, Task> timers_;
   std::chrono::steady_clock::time_point last_received_;

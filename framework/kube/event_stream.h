@@ -59,9 +59,9 @@ enum class StreamEventKind { kAdded, kModified, kDeleted, kBookmark, kGone, kErr
 
 struct StreamEvent {
   StreamEventKind kind = StreamEventKind::kUnknown;
-  std::string resource_version;   // of all but errors
+  std::string resource_version;  // of all but errors
   boost::json::object object;
-  absl::Status error;             // of kGone and kError
+  absl::Status error;  // of kGone and kError
 };
 
 // DataLoss: not an event. Kinds that later servers may add are kUnknown.

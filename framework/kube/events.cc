@@ -42,7 +42,7 @@ struct News {
 
 // What happened once, or again and again.
 struct Series {
-  std::string name;                    // of the Event; empty until it is made
+  std::string name;  // of the Event; empty until it is made
   WallTime first{}, last{};
   std::int64_t count = 1, written = 0;
   int tries = 0;
@@ -118,7 +118,7 @@ class EventRecorder::Impl {
   std::set<std::pair<std::string, std::string>> vanished_;  // driver, claim UID: their drift was that nothing was left
   EventState state_;
   bool stopping_ = false, told_forbidden_ = false;
-  std::thread thread_;                 // started with the first news
+  std::thread thread_;  // started with the first news
 };
 
 EventRecorder::Impl::~Impl() {

@@ -22,11 +22,11 @@ namespace tranche::kube {
 struct EventOptions {
   std::string node_name;
   std::string controller = "tranche.dev/host";
-  std::size_t max_waiting = 512;                     // kinds of news that are remembered at once
+  std::size_t max_waiting = 512;  // kinds of news that are remembered at once
   int burst = 10;
   std::chrono::milliseconds refill{60'000};
   std::chrono::milliseconds series_interval{30'000};
-  std::chrono::milliseconds series_end{360'000};     // without the same news for so long, the next is an Event of its own
+  std::chrono::milliseconds series_end{360'000};  // without the same news for so long, the next is an Event of its own
   std::chrono::milliseconds retry{2'000};
   std::chrono::milliseconds call_timeout{10'000};
 };

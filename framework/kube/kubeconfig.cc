@@ -119,9 +119,7 @@ absl::Status ReadCluster(const Section& cluster, AccessSource& source) {
   if (access.tls_server_name.find_first_of("/@:?# ") != std::string::npos) return cluster.Error("tls-server-name", "must be a host name");
   TRANCHE_ASSIGN_OR_RETURN(access.proxy_url, cluster.Text("proxy-url"));
   TRANCHE_ASSIGN_OR_RETURN(access.ca_pem, cluster.Base64("certificate-authority-data"));
-  if (access.ca_pem.empty()) {
-    TRANCHE_ASSIGN_OR_RETURN(source.ca_file, cluster.Path("certificate-authority"));
-  }
+  if (access.ca_pem.empty()) { TRANCHE_ASSIGN_OR_RETURN(source.ca_file, cluster.Path("certificate-authority")); }
   if (access.insecure && !(access.ca_pem.empty() && source.ca_file.empty())) {
     return cluster.Error("insecure-skip-tls-verify", "cannot be true together with a certificate-authority; remove one of them");
   }
@@ -159,18 +157,15 @@ absl::Status ReadUser(const Section& user, std::string_view name, AccessSource& 
   for (const std::string_view field : {"exec", "auth-provider"}) {
     TRANCHE_ASSIGN_OR_RETURN(const YamlNode* node, user.Find(field));
     if (node == nullptr) continue;
-    return user.Error(node->line, field, Cat("user \"", name, "\" gets its credentials from a program or provider, which is not supported; ",
-                                             "give the user a token, tokenFile or client certificate"));
+    return user.Error(node->line, field,
+                      Cat("user \"", name, "\" gets its credentials from a program or provider, which is not supported; ",
+                          "give the user a token, tokenFile or client certificate"));
   }
   Access& access = source.access;
   TRANCHE_ASSIGN_OR_RETURN(access.client_certificate_pem, user.Base64("client-certificate-data"));
-  if (access.client_certificate_pem.empty()) {
-    TRANCHE_ASSIGN_OR_RETURN(source.certificate_file, user.Path("client-certificate"));
-  }
+  if (access.client_certificate_pem.empty()) { TRANCHE_ASSIGN_OR_RETURN(source.certificate_file, user.Path("client-certificate")); }
   TRANCHE_ASSIGN_OR_RETURN(access.client_key_pem, user.Base64("client-key-data"));
-  if (access.client_key_pem.empty()) {
-    TRANCHE_ASSIGN_OR_RETURN(source.key_file, user.Path("client-key"));
-  }
+  if (access.client_key_pem.empty()) { TRANCHE_ASSIGN_OR_RETURN(source.key_file, user.Path("client-key")); }
   const bool certificate = !access.client_certificate_pem.empty() || !source.certificate_file.empty();
   const bool key = !access.client_key_pem.empty() || !source.key_file.empty();
   if (certificate != key) return user.Error(certificate ? "client-key" : "client-certificate", "is missing: certificate and key come together");
@@ -194,9 +189,7 @@ absl::StatusOr<AccessSource> ParseKubeconfig(std::string_view text, std::string_
   const Section root(yaml.root, file, "");
   if (yaml.root.kind != YamlNode::Kind::kMap) return root.Error("kind", "not a kubeconfig: a map with clusters, users and contexts is expected");
   std::string context(context_name);
-  if (context.empty()) {
-    TRANCHE_ASSIGN_OR_RETURN(context, root.Text("current-context"));
-  }
+  if (context.empty()) { TRANCHE_ASSIGN_OR_RETURN(context, root.Text("current-context")); }
   if (context.empty()) return root.Error("current-context", "is missing, and no context was asked for; set it with kubectl config use-context");
   TRANCHE_ASSIGN_OR_RETURN(const Section chosen, root.Named("contexts", context, "context"));
   TRANCHE_ASSIGN_OR_RETURN(const std::string cluster_name, chosen.Text("cluster"));

@@ -39,13 +39,13 @@ enum class Known { kNothing, kAbsent, kWritten };
 
 struct Entry {
   ClaimReference claim;
-  std::deque<Wish> wishes;             // to be written, in this order; while `is_busy` the first is being written
-  std::vector<DeviceStatus> written;   // kWritten
+  std::deque<Wish> wishes;            // to be written, in this order; while `is_busy` the first is being written
+  std::vector<DeviceStatus> written;  // kWritten
   Known known = Known::kNothing;
   std::int64_t generation = 0;
   bool is_busy = false;
   int failures = 0;
-  std::optional<Deadline> due;         // set while it is in the queue
+  std::optional<Deadline> due;  // set while it is in the queue
 };
 
 // One wish on its way.
@@ -105,9 +105,10 @@ bool IsServerAway(const absl::Status& status) {
 }
 
 std::string MissingRule(const std::string& driver) {
-  return Cat("the service account needs apiGroup resource.k8s.io: resourceclaims [get], resourceclaims/status [patch] and, from Kubernetes 1.36, "
-             "resourceclaims/driver [associated-node:patch] with resourceNames [", driver,
-             "] and a token that is bound to this pod; `tranchectl render` writes the rules");
+  return Cat(
+      "the service account needs apiGroup resource.k8s.io: resourceclaims [get], resourceclaims/status [patch] and, from Kubernetes 1.36, "
+      "resourceclaims/driver [associated-node:patch] with resourceNames [",
+      driver, "] and a token that is bound to this pod; `tranchectl render` writes the rules");
 }
 
 bool IsNewByItself(ClaimChange change) { return change == ClaimChange::kPrepared || change == ClaimChange::kRefused; }
@@ -160,7 +161,7 @@ class StatusWriter::Impl {
   int server_failures_ = 0;
   bool stopping_ = false, told_forbidden_ = false, told_dropped_ = false, told_full_ = false;
   std::minstd_rand random_;
-  std::vector<std::thread> threads_;   // started when there is work for them
+  std::vector<std::thread> threads_;  // started when there is work for them
 };
 
 StatusWriter::Impl::~Impl() {
@@ -254,9 +255,8 @@ void StatusWriter::Impl::SetHealth(const std::string& backend, const std::string
     const bool has_wish = !entry.wishes.empty();
     if (has_wish && !entry.wishes.back().devices.has_value()) continue;
     Wish wish = has_wish ? entry.wishes.back() : Wish{entry.written, false};
-    const bool has_device = std::any_of(wish.devices->begin(), wish.devices->end(), [&](const DeviceStatus& device) {
-      return device.backend == backend && device.physical == physical;
-    });
+    const bool has_device = std::any_of(wish.devices->begin(), wish.devices->end(),
+                                        [&](const DeviceStatus& device) { return device.backend == backend && device.physical == physical; });
     if (!has_device) continue;
     for (DeviceStatus& device : *wish.devices) device.healthy.since = std::chrono::system_clock::now();
     TakeHealth(*wish.devices);
@@ -476,9 +476,7 @@ StatusWriterState StatusWriter::Impl::state() const {
 StatusWriter::StatusWriter(Client& client, const StatusWriterOptions& options) : impl_(std::make_unique<Impl>(client, options)) {}
 StatusWriter::~StatusWriter() = default;
 void StatusWriter::OnClaim(const claims::ClaimEvent& event) { impl_->OnClaim(event); }
-void StatusWriter::SetHealth(const std::string& backend, const std::string& physical, const Condition& health) {
-  impl_->SetHealth(backend, physical, health);
-}
+void StatusWriter::SetHealth(const std::string& backend, const std::string& physical, const Condition& health) { impl_->SetHealth(backend, physical, health); }
 bool StatusWriter::WaitUntilWritten(Deadline deadline) { return impl_->WaitUntilWritten(deadline); }
 StatusWriterState StatusWriter::state() const { return impl_->state(); }
 

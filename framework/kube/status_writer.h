@@ -26,13 +26,13 @@
 namespace tranche::kube {
 
 struct StatusWriterOptions {
-  std::size_t max_claims = 8192;                       // more at once are counted as dropped and not written
+  std::size_t max_claims = 8192;  // more at once are counted as dropped and not written
   int max_in_flight = 4;
   std::chrono::milliseconds call_timeout{10'000};
-  std::chrono::milliseconds prepared_delay{1'000};     // after a prepare: pods that start have the API server first, and a burst of them is not slowed by this
-  std::chrono::milliseconds removal_delay{2'000};      // after an unprepare: the time in which the allocation goes by itself
+  std::chrono::milliseconds prepared_delay{1'000};  // after a prepare: pods that start have the API server first, and a burst of them is not slowed by this
+  std::chrono::milliseconds removal_delay{2'000};   // after an unprepare: the time in which the allocation goes by itself
   std::chrono::milliseconds first_retry{1'000}, last_retry{60'000};
-  std::chrono::minutes verified_interval{30};          // the age at which verifiedAt is written again though nothing else changed
+  std::chrono::minutes verified_interval{30};  // the age at which verifiedAt is written again though nothing else changed
 };
 
 struct StatusWriterState {

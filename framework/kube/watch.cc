@@ -20,8 +20,14 @@ constexpr milliseconds kLongestRetryAfter = std::chrono::seconds(30);  // whatev
 }  // namespace
 
 WatchLoop::WatchLoop(Engine& engine, Credentials& credentials, std::string user_agent, std::string path, WatchHandler handler, const WatchTimes& times)
-    : engine_(engine), credentials_(credentials), user_agent_(std::move(user_agent)), path_(std::move(path)), handler_(std::move(handler)), times_(times),
-      backoff_(times.first_wait, times.longest_wait), random_(std::random_device{}()) {}
+    : engine_(engine),
+      credentials_(credentials),
+      user_agent_(std::move(user_agent)),
+      path_(std::move(path)),
+      handler_(std::move(handler)),
+      times_(times),
+      backoff_(times.first_wait, times.longest_wait),
+      random_(std::random_device{}()) {}
 
 void WatchLoop::Begin() {
   if (!stopped_) ListAnew();
@@ -69,9 +75,7 @@ void WatchLoop::OnPage(const HttpRequest& request, HttpAnswer answer) {
   if (!added.ok()) return Fail(added, &WatchLoop::ListAnew);
   if (!pages_->done()) return FetchPage();
   resource_version_ = pages_->resource_version();
-  if (resource_version_.empty()) {
-    return Fail(absl::DataLossError(Cat("GET ", path_, ": the list has no metadata.resourceVersion")), &WatchLoop::ListAnew);
-  }
+  if (resource_version_.empty()) { return Fail(absl::DataLossError(Cat("GET ", path_, ": the list has no metadata.resourceVersion")), &WatchLoop::ListAnew); }
   unauthorized_ = false;
   std::vector<json::object> items = pages_->TakeItems();
   pages_.reset();
@@ -81,9 +85,9 @@ void WatchLoop::OnPage(const HttpRequest& request, HttpAnswer answer) {
 
 void WatchLoop::Follow() {
   const auto seconds = std::uniform_int_distribution<std::int64_t>(times_.shortest_stream.count(), times_.longest_stream.count())(random_);
-  HttpRequest request = Request(
-      WithQuery(path_, Cat("watch=1&allowWatchBookmarks=true&resourceVersion=", Escape(resource_version_), "&timeoutSeconds=", seconds)),
-      std::chrono::seconds(seconds) + times_.silence);
+  HttpRequest request =
+      Request(WithQuery(path_, Cat("watch=1&allowWatchBookmarks=true&resourceVersion=", Escape(resource_version_), "&timeoutSeconds=", seconds)),
+              std::chrono::seconds(seconds) + times_.silence);
   lines_.emplace(kMaxWatchEventBytes);
   stream_problem_ = absl::OkStatus();
   gone_ = false;

@@ -22,9 +22,9 @@
 namespace tranche::kube {
 
 struct WatchTimes {
-  std::chrono::milliseconds first_wait{250}, longest_wait{8'000};   // of the back-off
-  std::chrono::milliseconds healthy{10'000};                        // a stream that lived this long ends the back-off
-  std::chrono::milliseconds silence{30'000};                        // beyond the end that the server was asked for
+  std::chrono::milliseconds first_wait{250}, longest_wait{8'000};  // of the back-off
+  std::chrono::milliseconds healthy{10'000};                       // a stream that lived this long ends the back-off
+  std::chrono::milliseconds silence{30'000};                       // beyond the end that the server was asked for
   std::chrono::seconds shortest_stream{300}, longest_stream{600};
   std::chrono::milliseconds list_timeout{60'000};
 };
@@ -69,12 +69,12 @@ class WatchLoop : public std::enable_shared_from_this<WatchLoop> {
   std::optional<PageCollector> pages_;
   std::string resource_version_;
   std::optional<LineSplitter> lines_;
-  absl::Status stream_problem_;            // why we ended the stream
-  bool gone_ = false;                      // the stream said 410
-  bool failing_ = false;                   // as on_problem was told
+  absl::Status stream_problem_;  // why we ended the stream
+  bool gone_ = false;            // the stream said 410
+  bool failing_ = false;         // as on_problem was told
   absl::StatusCode told_ = absl::StatusCode::kOk;
-  bool unauthorized_ = false;              // the last answer was 401 and was tried again
-  bool began_anew_ = false;                // and nothing healthy came since
+  bool unauthorized_ = false;  // the last answer was 401 and was tried again
+  bool began_anew_ = false;    // and nothing healthy came since
   std::chrono::steady_clock::time_point opened_;
   Backoff backoff_;
   std::minstd_rand random_;

@@ -85,12 +85,9 @@ absl::StatusOr<Published> DecodeSlice(const json::value& slice) {
 json::value EncodeClass(const std::string& driver, const config::ClassConfiguration& device_class) {
   json::array namespaces;
   for (const std::string& glob : device_class.namespaces) namespaces.emplace_back(glob);
-  return json::object{{"name", device_class.name},
-                      {"driver", driver},
-                      {"offer", device_class.offer},
-                      {"minimumEnforcement", EnforcementName(device_class.minimum_enforcement)},
-                      {"namespaces", std::move(namespaces)},
-                      {"parameters", device_class.parameters}};
+  return json::object{{"name", device_class.name},           {"driver", driver},
+                      {"offer", device_class.offer},         {"minimumEnforcement", EnforcementName(device_class.minimum_enforcement)},
+                      {"namespaces", std::move(namespaces)}, {"parameters", device_class.parameters}};
 }
 
 absl::StatusOr<LocalClass> DecodeClass(const json::value& value) {
@@ -113,8 +110,8 @@ bool IsObjectFile(const std::string& name) { return !absl::StartsWith(name, ".")
 absl::StatusOr<Directory> Directory::Open(const std::string& path) {
   if (path.empty() || path.front() != '/') return absl::InvalidArgumentError(Cat("local directory \"", path, "\" must be an absolute path"));
   Directory directory(path.size() > 1 && path.back() == '/' ? path.substr(0, path.size() - 1) : path);
-  for (const std::string& part : {directory.claims(), directory.slices(), directory.state(), directory.cdi(), directory.plugins(),
-                                  directory.plugins_registry(), directory.run()}) {
+  for (const std::string& part :
+       {directory.claims(), directory.slices(), directory.state(), directory.cdi(), directory.plugins(), directory.plugins_registry(), directory.run()}) {
     TRANCHE_RETURN_IF_ERROR(MakeDirectories(part, kDirectoryMode));
   }
   return directory;
@@ -127,7 +124,7 @@ absl::StatusOr<std::string> Directory::ClaimPath(std::string_view namespace_name
   if (!IsDnsSubdomain(name)) return absl::InvalidArgumentError(Cat("claim name \"", name, "\" is not a DNS subdomain"));
   if (namespace_name.size() + name.size() > kMaxClaimName) {
     return absl::InvalidArgumentError(Cat("claim ", namespace_name, "/", name, ": namespace and name have more than ", kMaxClaimName,
-                                                   " bytes together, which a file name of local mode cannot hold"));
+                                          " bytes together, which a file name of local mode cannot hold"));
   }
   return Cat(claims(), "/", namespace_name, "_", name, ".json");
 }
@@ -150,7 +147,8 @@ absl::StatusOr<std::vector<Claim>> Directory::ReadClaims() const {
   for (const std::string& name : names) {
     const std::size_t separator = name.find('_');
     if (!IsObjectFile(name) || separator == std::string::npos) continue;
-    absl::StatusOr<Claim> claim = ReadClaim(name.substr(0, separator), name.substr(separator + 1, name.size() - separator - 1 - std::string_view(".json").size()));
+    absl::StatusOr<Claim> claim =
+        ReadClaim(name.substr(0, separator), name.substr(separator + 1, name.size() - separator - 1 - std::string_view(".json").size()));
     if (absl::IsNotFound(claim.status())) continue;  // deleted since it was listed
     if (!claim.ok()) return claim.status();
     result.push_back(*std::move(claim));

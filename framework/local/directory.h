@@ -32,8 +32,8 @@ struct LocalClass {
 };
 
 struct Published {
-  std::vector<PublishedDevice> devices;     // draining ones included
-  std::vector<CounterSet> counter_sets;     // names qualified by driver: "<driver>/<set>", as are the devices' uses
+  std::vector<PublishedDevice> devices;  // draining ones included
+  std::vector<CounterSet> counter_sets;  // names qualified by driver: "<driver>/<set>", as are the devices' uses
 };
 
 class Directory {
@@ -64,7 +64,7 @@ class Directory {
   absl::Status PublishSlices(const inventory::Snapshot& snapshot) const;
   absl::Status PublishClasses(const config::HostConfiguration& configuration) const;
   absl::StatusOr<Published> ReadSlices() const;
-  absl::StatusOr<std::map<std::string, LocalClass>> ReadClasses() const;   // empty when nothing was published yet
+  absl::StatusOr<std::map<std::string, LocalClass>> ReadClasses() const;  // empty when nothing was published yet
 
  private:
   explicit Directory(std::string path) : path_(std::move(path)) {}

@@ -174,8 +174,8 @@ absl::StatusOr<std::unique_ptr<DraClient>> DraClient::Connect(const Plugin& plug
   }
   const bool beta = version == ProtocolVersion::kV1Beta1;
   if (!Serves(plugin, beta ? kV1Beta1Service : kV1Service)) {
-    return absl::FailedPreconditionError(Cat("driver \"", plugin.driver, "\" does not serve ", beta ? kV1Beta1Service : kV1Service, "; it serves ",
-                                                      absl::StrJoin(plugin.versions, ", ")));
+    return absl::FailedPreconditionError(
+        Cat("driver \"", plugin.driver, "\" does not serve ", beta ? kV1Beta1Service : kV1Service, "; it serves ", absl::StrJoin(plugin.versions, ", ")));
   }
   return std::unique_ptr<DraClient>(new DraClient(std::make_unique<Impl>(plugin.endpoint, beta)));
 }
@@ -184,8 +184,6 @@ DraClient::DraClient(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 DraClient::~DraClient() = default;
 
 claims::PrepareAnswers DraClient::Prepare(const std::vector<ClaimReference>& claims, Deadline deadline) const { return impl_->Prepare(claims, deadline); }
-claims::UnprepareAnswers DraClient::Unprepare(const std::vector<ClaimReference>& claims, Deadline deadline) const {
-  return impl_->Unprepare(claims, deadline);
-}
+claims::UnprepareAnswers DraClient::Unprepare(const std::vector<ClaimReference>& claims, Deadline deadline) const { return impl_->Unprepare(claims, deadline); }
 
 }  // namespace tranche::local

@@ -32,14 +32,17 @@ json::value EncodePrepared(const PreparedClaim& claim) {
   for (const PreparedByDriver& driver : claim.drivers) {
     json::array devices;
     for (const claims::PreparedDevice& device : driver.devices) {
-      json::object entry{{"requestNames", EncodeTexts(device.request_names)}, {"pool", device.pool}, {"device", device.device},
+      json::object entry{{"requestNames", EncodeTexts(device.request_names)},
+                         {"pool", device.pool},
+                         {"device", device.device},
                          {"cdiDeviceIDs", EncodeTexts(device.cdi_device_ids)}};
       if (!device.share_id.empty()) entry["shareID"] = device.share_id;
       devices.push_back(std::move(entry));
     }
     drivers.push_back(json::object{{"driver", driver.driver}, {"devices", std::move(devices)}});
   }
-  return json::object{{"namespace", claim.namespace_name}, {"name", claim.name}, {"uid", claim.uid}, {"prepared", claim.prepared}, {"drivers", std::move(drivers)}};
+  return json::object{
+      {"namespace", claim.namespace_name}, {"name", claim.name}, {"uid", claim.uid}, {"prepared", claim.prepared}, {"drivers", std::move(drivers)}};
 }
 
 PreparedClaim ReadPrepared(const JsonReader& at) {
@@ -88,8 +91,8 @@ absl::Status StoreEntry(const Directory& directory, const PreparedClaim& entry) 
   if (found == claims.end()) {
     claims.push_back(entry);
   } else if (found->uid != entry.uid) {
-    return absl::FailedPreconditionError(Cat("claim ", entry.namespace_name, "/", entry.name, " is still prepared with UID ", found->uid,
-                                                      " but now has UID ", entry.uid, ": unprepare the old one first"));
+    return absl::FailedPreconditionError(Cat("claim ", entry.namespace_name, "/", entry.name, " is still prepared with UID ", found->uid, " but now has UID ",
+                                             entry.uid, ": unprepare the old one first"));
   } else {
     *found = entry;
   }
@@ -119,7 +122,7 @@ absl::StatusOr<Plugin> FindPlugin(const std::vector<Plugin>& plugins, const std:
 }
 
 absl::StatusOr<std::vector<claims::PreparedDevice>> PrepareOne(const Plugin& plugin, ProtocolVersion version, const ClaimReference& reference,
-                                                                Deadline deadline) {
+                                                               Deadline deadline) {
   TRANCHE_ASSIGN_OR_RETURN(const std::unique_ptr<DraClient> client, DraClient::Connect(plugin, version));
   claims::PrepareAnswers answers = client->Prepare({reference}, deadline);
   return std::move(answers.at(reference.uid));

@@ -32,8 +32,7 @@ struct PreparedClaim {
 
 class Kubelet {
  public:
-  explicit Kubelet(Directory directory, ProtocolVersion version = ProtocolVersion::kFirstSupported)
-      : directory_(std::move(directory)), version_(version) {}
+  explicit Kubelet(Directory directory, ProtocolVersion version = ProtocolVersion::kFirstSupported) : directory_(std::move(directory)), version_(version) {}
 
   absl::StatusOr<std::vector<Plugin>> Register(Deadline deadline) const;
 

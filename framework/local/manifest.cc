@@ -170,9 +170,7 @@ absl::StatusOr<std::vector<json::value>> YamlToJson(std::string_view text) {
       documents.push_back(std::move(document));
     }
     return documents;
-  } catch (const std::exception& error) {
-    return absl::InvalidArgumentError(Cat("the manifest is not valid YAML: ", error.what()));
-  }
+  } catch (const std::exception& error) { return absl::InvalidArgumentError(Cat("the manifest is not valid YAML: ", error.what())); }
 }
 
 absl::StatusOr<std::vector<Claim>> ParseManifests(std::string_view text) {

@@ -36,7 +36,9 @@ constexpr std::size_t kMaxSpecBytes = 1024 * 1024;
 // OCI leaves a hook without a timeout unbounded; a player must not hang.
 constexpr std::chrono::seconds kDefaultHookTime{30};
 
-bool IsNumber(const std::string& text) { return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; }); }
+bool IsNumber(const std::string& text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
 
 std::string NamespacePath(const std::string& netns) { return IsNumber(netns) ? Cat("/proc/", netns, "/ns/net") : netns; }
 
@@ -71,8 +73,7 @@ class Holder {
   ~Holder() {
     if (pid_ <= 0) return;
     kill(pid_, SIGKILL);
-    while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-    }
+    while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {}
   }
   pid_t pid() const { return pid_; }
 
@@ -95,9 +96,7 @@ class Holder {
   static int ReadError(int fd) {
     int error = 0;
     ssize_t count = 0;
-    do {
-      count = read(fd, &error, sizeof error);
-    } while (count < 0 && errno == EINTR);
+    do { count = read(fd, &error, sizeof error); } while (count < 0 && errno == EINTR);
     return count == static_cast<ssize_t>(sizeof error) ? error : ECHILD;
   }
 

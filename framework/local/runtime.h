@@ -16,8 +16,8 @@ namespace tranche::local {
 
 struct Attachment {
   std::vector<std::string> cdi_device_ids;
-  std::vector<std::string> hooks;           // paths of those that ran, in order
-  std::vector<std::string> environment;     // what the container would get
+  std::vector<std::string> hooks;        // paths of those that ran, in order
+  std::vector<std::string> environment;  // what the container would get
 };
 
 // The edits of each id, from the specs in `cdi_directory`. NotFound names the id.

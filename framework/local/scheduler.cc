@@ -37,8 +37,8 @@ absl::Status CheckRequestAuthority(const Claim& claim, const DeviceRequest& requ
   const std::vector<std::string>& allowed = found->second.namespaces;
   if (config::MatchesAny(allowed, claim.namespace_name)) return absl::OkStatus();
   return absl::PermissionDeniedError(Cat(Describe(claim), ": request \"", request.name, "\": device class \"", request.device_class,
-                                                  "\" does not allow namespace \"", claim.namespace_name, "\" (allowed: ", absl::StrJoin(allowed, ", "),
-                                                  "): use a class that allows it, or add the namespace to namespaces.allow of the class"));
+                                         "\" does not allow namespace \"", claim.namespace_name, "\" (allowed: ", absl::StrJoin(allowed, ", "),
+                                         "): use a class that allows it, or add the namespace to namespaces.allow of the class"));
 }
 
 absl::Status CheckAuthority(const Claim& claim, const std::map<std::string, LocalClass>& classes) {
@@ -131,16 +131,14 @@ bool IsAboveMaximum(const capacity::Obstacle& obstacle, const DeviceIndex& devic
   const auto device = devices.find(obstacle.device);
   if (device == devices.end() || !obstacle.asked.has_value()) return false;
   const auto capacity = device->second->capacity.find(obstacle.capacity);
-  return capacity != device->second->capacity.end() &&
-         absl::IsOutOfRange(capacity::Consumed(obstacle.capacity, capacity->second, obstacle.asked).status());
+  return capacity != device->second->capacity.end() && absl::IsOutOfRange(capacity::Consumed(obstacle.capacity, capacity->second, obstacle.asked).status());
 }
 
 absl::Status Misfit(const Claim& claim, const std::vector<capacity::Obstacle>& obstacles, const Published& published) {
   const std::string message = Cat(Describe(claim), " does not fit: ", absl::StrJoin(DescribeObstacles(obstacles, kObstaclesInMessage), "; "));
   const DeviceIndex devices = IndexDevices(published);
-  const bool never = !obstacles.empty() && std::all_of(obstacles.begin(), obstacles.end(), [&devices](const capacity::Obstacle& obstacle) {
-    return IsAboveMaximum(obstacle, devices);
-  });
+  const bool never = !obstacles.empty() && std::all_of(obstacles.begin(), obstacles.end(),
+                                                       [&devices](const capacity::Obstacle& obstacle) { return IsAboveMaximum(obstacle, devices); });
   return never ? absl::OutOfRangeError(message) : absl::ResourceExhaustedError(message);
 }
 
@@ -150,7 +148,7 @@ std::string DescribeAllocation(const Allocation& allocation) {
     std::vector<std::string> amounts;
     for (const auto& [name, amount] : result.consumed_capacity) amounts.push_back(Cat(name, " ", amount.ToString()));
     lines.push_back(Cat("request ", result.request, ": device ", result.driver, "/", result.pool, "/", result.device,
-                                 amounts.empty() ? "" : Cat(" (", absl::StrJoin(amounts, ", "), ")")));
+                        amounts.empty() ? "" : Cat(" (", absl::StrJoin(amounts, ", "), ")")));
   }
   return absl::StrJoin(lines, "\n");
 }
@@ -193,9 +191,7 @@ absl::Status Scheduler::Deallocate(const std::string& namespace_name, const std:
   TRANCHE_ASSIGN_OR_RETURN(const FileLock lock, directory_.Lock());
   TRANCHE_ASSIGN_OR_RETURN(Claim claim, directory_.ReadClaim(namespace_name, name));
   TRANCHE_ASSIGN_OR_RETURN(const bool prepared, IsPrepared(directory_, claim.uid));
-  if (prepared) {
-    return absl::FailedPreconditionError(Cat(Describe(claim), " is still prepared on the node: unprepare it first"));
-  }
+  if (prepared) { return absl::FailedPreconditionError(Cat(Describe(claim), " is still prepared on the node: unprepare it first")); }
   if (!claim.allocation.has_value() && claim.reserved_for.empty()) return absl::OkStatus();
   claim.allocation.reset();
   claim.reserved_for.clear();
@@ -236,7 +232,7 @@ absl::StatusOr<Explanation> Scheduler::Explain(const std::string& namespace_name
   explanation.obstacles = placement->obstacles;
   explanation.text = explanation.fits ? Cat(Describe(explanation.claim), " fits now:\n", DescribeAllocation(*explanation.allocation))
                                       : Cat(Describe(explanation.claim), " does not fit:\n",
-                                                     absl::StrJoin(DescribeObstacles(explanation.obstacles, explanation.obstacles.size() + 1), "\n"));
+                                            absl::StrJoin(DescribeObstacles(explanation.obstacles, explanation.obstacles.size() + 1), "\n"));
   return explanation;
 }
 

@@ -79,8 +79,7 @@ absl::StatusOr<pid_t> Spawn(const Command& command, int input, int error_output)
   posix_spawnattr_setpgroup(&attributes, 0);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   pid_t pid = 0;
-  const int error =
-      posix_spawn(&pid, command.path.c_str(), &actions, &attributes, Pointers(command.arguments).data(), Pointers(command.environment).data());
+  const int error = posix_spawn(&pid, command.path.c_str(), &actions, &attributes, Pointers(command.arguments).data(), Pointers(command.environment).data());
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   if (error != 0) return SystemError(error, Cat("cannot start \"", command.path, "\""));

@@ -16,13 +16,13 @@ namespace tranche {
 enum class AllocationMode { kExactCount, kAll };
 
 struct DeviceRequest {
-  std::string name;                  // of a subrequest: its own name, without the parent's
+  std::string name;  // of a subrequest: its own name, without the parent's
   std::string device_class;
   AllocationMode allocation_mode = AllocationMode::kExactCount;
   std::int64_t count = 1;
   bool admin_access = false;
-  Quantities capacity;               // capacity.requests
-  std::vector<std::string> selectors;  // CEL expressions; local placement refuses them
+  Quantities capacity;                         // capacity.requests
+  std::vector<std::string> selectors;          // CEL expressions; local placement refuses them
   std::vector<DeviceRequest> first_available;  // non-empty: the other fields but the name are unused
   friend bool operator==(const DeviceRequest&, const DeviceRequest&) = default;
 };
@@ -38,12 +38,12 @@ struct OpaqueConfig {
   ConfigSource source = ConfigSource::kClaim;
   std::vector<std::string> requests;  // empty: all; "req" also reaches "req/sub"
   std::string driver;
-  std::string parameters;             // JSON text, an object
+  std::string parameters;  // JSON text, an object
   friend bool operator==(const OpaqueConfig&, const OpaqueConfig&) = default;
 };
 
 struct AllocationResult {
-  std::string request;                // "req" or "req/sub"
+  std::string request;  // "req" or "req/sub"
   std::string driver, pool, device;
   bool admin_access = false;
   std::optional<std::string> share_id;
@@ -58,7 +58,7 @@ struct Allocation {
 };
 
 struct ConsumerReference {
-  std::string resource;               // "pods"
+  std::string resource;  // "pods"
   std::string name, uid;
   friend bool operator==(const ConsumerReference&, const ConsumerReference&) = default;
 };

@@ -17,12 +17,12 @@ namespace tranche {
 
 // How a device is handed out (docs/architecture.md §6).
 enum class Mode { kWhole, kPartition, kShare };
-std::string_view ModeName(Mode mode);                     // whole | partition | share
+std::string_view ModeName(Mode mode);  // whole | partition | share
 absl::StatusOr<Mode> ParseMode(std::string_view text);
 
 // How strongly a capacity is limited; ordered, kHard is strongest.
 enum class Enforcement { kNone, kSoft, kStrong, kHard };
-std::string_view EnforcementName(Enforcement level);      // none | soft | strong | hard
+std::string_view EnforcementName(Enforcement level);  // none | soft | strong | hard
 absl::StatusOr<Enforcement> ParseEnforcement(std::string_view text);
 
 // A semantic version attribute, kept as text.
@@ -51,11 +51,11 @@ struct RequestPolicy {
 // ---- Physical: what a backend discovered (`add_device`).
 
 struct PhysicalCapacity {
-  Quantity value;               // base units: bytes, bits per second, counts
-  std::string unit;             // "bytes" | "bitsPerSecond" | "count"
+  Quantity value;    // base units: bytes, bits per second, counts
+  std::string unit;  // "bytes" | "bitsPerSecond" | "count"
   bool shareable = false;
   Enforcement enforcement = Enforcement::kNone;
-  Quantity overhead;            // what the backend itself needs of `value`; never published
+  Quantity overhead;                            // what the backend itself needs of `value`; never published
   std::optional<RequestPolicy> request_policy;  // the backend's own default; configuration overrides it
   friend bool operator==(const PhysicalCapacity&, const PhysicalCapacity&) = default;
 };
@@ -69,13 +69,13 @@ struct Silicon {
 };
 
 struct PhysicalDevice {
-  std::string name;                              // addresses the device within its backend
-  std::map<std::string, std::string> identity;   // uuid, pciAddress, …: decides sameness
+  std::string name;                             // addresses the device within its backend
+  std::map<std::string, std::string> identity;  // uuid, pciAddress, …: decides sameness
   std::optional<Silicon> silicon;
   std::vector<Mode> modes;
   Attributes attributes;
   std::map<std::string, PhysicalCapacity> capacities;
-  std::vector<std::string> metadata;             // attribute names that may be shown to containers
+  std::vector<std::string> metadata;  // attribute names that may be shown to containers
   std::optional<std::int64_t> numa_node;
   friend bool operator==(const PhysicalDevice&, const PhysicalDevice&) = default;
 };
@@ -83,7 +83,7 @@ struct PhysicalDevice {
 // ---- Published: one device of a ResourceSlice, physical device × offer.
 
 struct PublishedCapacity {
-  Quantity value;                                // after reserve and overhead
+  Quantity value;  // after reserve and overhead
   std::optional<RequestPolicy> request_policy;
   Enforcement enforcement = Enforcement::kNone;
   friend bool operator==(const PublishedCapacity&, const PublishedCapacity&) = default;
@@ -101,10 +101,10 @@ struct CounterUse {
 };
 
 struct PublishedDevice {
-  std::string driver, pool, name;                // the DRA address of the device
+  std::string driver, pool, name;  // the DRA address of the device
   std::string offer, backend, physical;
   Mode mode = Mode::kWhole;
-  bool allow_multiple_allocations = false;       // true exactly for kShare
+  bool allow_multiple_allocations = false;  // true exactly for kShare
   Attributes attributes;
   std::map<std::string, PublishedCapacity> capacity;
   std::vector<CounterUse> consumes_counters;

@@ -74,9 +74,7 @@ absl::StatusOr<json::value> ParseJson(std::string_view text) {
       }
     }
     return parser.release();
-  } catch (const std::exception& error) {
-    return absl::InvalidArgumentError(Cat("not valid JSON: ", error.what()));
-  }
+  } catch (const std::exception& error) { return absl::InvalidArgumentError(Cat("not valid JSON: ", error.what())); }
 }
 
 std::string ToJsonText(const json::value& value) { return json::serialize(value); }

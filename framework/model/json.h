@@ -16,8 +16,8 @@ namespace tranche {
 
 // Strict JSON (depth ≤ 64). InvalidArgument with position.
 absl::StatusOr<boost::json::value> ParseJson(std::string_view text);
-std::string ToJsonText(const boost::json::value& value);        // compact
-std::string ToPrettyJson(const boost::json::value& value);      // two spaces, sorted as stored, newline at the end
+std::string ToJsonText(const boost::json::value& value);    // compact
+std::string ToPrettyJson(const boost::json::value& value);  // two spaces, sorted as stored, newline at the end
 
 // ResourceClaim object (apiVersion resource.k8s.io/v1), spec and status.
 absl::StatusOr<Claim> DecodeClaim(const boost::json::value& value);
@@ -29,11 +29,11 @@ absl::StatusOr<Allocation> DecodeAllocation(const boost::json::value& value);
 boost::json::value EncodePublishedDevice(const PublishedDevice& device);
 absl::StatusOr<PublishedDevice> DecodePublishedDevice(const boost::json::value& value);
 
-boost::json::value EncodeQuantities(const Quantities& quantities);   // {"bandwidth": "50M"}
+boost::json::value EncodeQuantities(const Quantities& quantities);  // {"bandwidth": "50M"}
 absl::StatusOr<Quantities> DecodeQuantities(const boost::json::value& value);
 boost::json::value EncodeRequestPolicy(const RequestPolicy& policy);
 absl::StatusOr<RequestPolicy> DecodeRequestPolicy(const boost::json::value& value);
-boost::json::value EncodeAttributes(const Attributes& attributes);    // {"model": {"string": "H100"}}
+boost::json::value EncodeAttributes(const Attributes& attributes);  // {"model": {"string": "H100"}}
 absl::StatusOr<Attributes> DecodeAttributes(const boost::json::value& value);
 boost::json::value EncodeCounterUses(const std::vector<CounterUse>& uses);
 absl::StatusOr<std::vector<CounterUse>> DecodeCounterUses(const boost::json::value& value);

@@ -133,8 +133,8 @@ json::object EncodeLimit(const LimitInForce& limit) {
 }
 
 Usage ReadUsage(const JsonReader& at) {
-  Usage usage{at["capacity"].NonEmptyString(), at["direction"].StringOr(""), at["used"].CountOr(0), at["drops"].CountOr(0),
-              at["overlimits"].CountOr(0), std::nullopt};
+  Usage usage{at["capacity"].NonEmptyString(), at["direction"].StringOr(""), at["used"].CountOr(0),
+              at["drops"].CountOr(0),          at["overlimits"].CountOr(0),  std::nullopt};
   const JsonReader source = at["source"];
   if (!source.present()) return usage;
   const std::uint64_t class_id = source["classId"].CountOr(0);
@@ -159,15 +159,15 @@ ContainerEdits ReadEdits(const JsonReader& at) {
   ContainerEdits edits;
   edits.env = at["env"].Strings();
   for (const JsonReader& node : at["deviceNodes"].Items()) {
-    edits.device_nodes.push_back({node["path"].NonEmptyString(), node["hostPath"].StringOr(""), node["type"].StringOr(""),
-                                  node["permissions"].StringOr(""), node["major"].OptionalInt64(), node["minor"].OptionalInt64()});
+    edits.device_nodes.push_back({node["path"].NonEmptyString(), node["hostPath"].StringOr(""), node["type"].StringOr(""), node["permissions"].StringOr(""),
+                                  node["major"].OptionalInt64(), node["minor"].OptionalInt64()});
   }
   for (const JsonReader& mount : at["mounts"].Items()) {
     edits.mounts.push_back({mount["hostPath"].NonEmptyString(), mount["containerPath"].NonEmptyString(), mount["options"].Strings()});
   }
   for (const JsonReader& hook : at["hooks"].Items()) {
-    edits.hooks.push_back({hook["hookName"].NonEmptyString(), hook["path"].NonEmptyString(), hook["args"].Strings(), hook["env"].Strings(),
-                           hook["timeout"].OptionalInt64()});
+    edits.hooks.push_back(
+        {hook["hookName"].NonEmptyString(), hook["path"].NonEmptyString(), hook["args"].Strings(), hook["env"].Strings(), hook["timeout"].OptionalInt64()});
   }
   for (const JsonReader& device : at["netDevices"].Items()) {
     edits.net_devices.push_back({device["hostInterfaceName"].NonEmptyString(), device["name"].NonEmptyString()});
@@ -212,9 +212,7 @@ ShareKey ReadShareKey(const JsonReader& at) {
           at["pool"].NonEmptyString(),     at["device"].NonEmptyString(),  at["shareID"].StringOr("")};
 }
 
-NetworkData ReadNetworkData(const JsonReader& at) {
-  return {at["interfaceName"].StringOr(""), at["ips"].Strings(), at["hardwareAddress"].StringOr("")};
-}
+NetworkData ReadNetworkData(const JsonReader& at) { return {at["interfaceName"].StringOr(""), at["ips"].Strings(), at["hardwareAddress"].StringOr("")}; }
 
 AppliedState ReadAppliedState(const JsonReader& at) {
   const std::string text = at.StringOr("complete");
@@ -262,8 +260,7 @@ json::value EncodePhysicalDevice(const PhysicalDevice& device) {
   json::object& identity = object["identity"].emplace_object();
   for (const auto& [key, text] : device.identity) identity[key] = text;
   if (device.silicon.has_value()) {
-    object["silicon"] =
-        json::object{{"id", device.silicon->id}, {"units", EncodeUnits(device.silicon->units)}, {"uses", EncodeUnits(device.silicon->uses)}};
+    object["silicon"] = json::object{{"id", device.silicon->id}, {"units", EncodeUnits(device.silicon->units)}, {"uses", EncodeUnits(device.silicon->uses)}};
   }
   json::array& modes = object["modes"].emplace_array();
   for (Mode mode : device.modes) modes.emplace_back(ModeName(mode));

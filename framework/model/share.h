@@ -27,25 +27,25 @@ std::string ShortId(const ShareKey& key);
 std::string Describe(const ShareKey& key);
 
 struct LimitInForce {
-  std::string capacity;                // "bandwidth"
-  std::string direction;               // "egress" | "ingress" | "" where it has none
+  std::string capacity;                      // "bandwidth"
+  std::string direction;                     // "egress" | "ingress" | "" where it has none
   std::int64_t requested = 0, in_force = 0;  // base units
   Enforcement enforcement = Enforcement::kNone;
   WallTime verified_at{};
-  std::string mechanism;               // "htb class 7a6:1 on eth1"
+  std::string mechanism;  // "htb class 7a6:1 on eth1"
   friend bool operator==(const LimitInForce&, const LimitInForce&) = default;
 };
 
 // Where the kernel counts what a share uses, so that a proof can read it without the host: a traffic-control class or root qdisc.
 struct CounterSource {
-  std::string interface;               // in the host's network namespace
-  std::uint32_t class_id = 0;          // tc classid (major<<16 | minor); 0: the root qdisc of the interface
+  std::string interface;       // in the host's network namespace
+  std::uint32_t class_id = 0;  // tc classid (major<<16 | minor); 0: the root qdisc of the interface
   friend bool operator==(const CounterSource&, const CounterSource&) = default;
 };
 
 struct Usage {
   std::string capacity, direction;
-  std::uint64_t used = 0;              // bytes passed (bandwidth) or bytes held (memory)
+  std::uint64_t used = 0;  // bytes passed (bandwidth) or bytes held (memory)
   std::uint64_t drops = 0, overlimits = 0;
   std::optional<CounterSource> source;
   friend bool operator==(const Usage&, const Usage&) = default;
@@ -72,7 +72,7 @@ struct NetDevice {
   friend bool operator==(const NetDevice&, const NetDevice&) = default;
 };
 struct ContainerEdits {
-  std::vector<std::string> env;        // "NAME=value"
+  std::vector<std::string> env;  // "NAME=value"
   std::vector<DeviceNode> device_nodes;
   std::vector<Mount> mounts;
   std::vector<Hook> hooks;
@@ -82,7 +82,7 @@ struct ContainerEdits {
 
 struct NetworkData {
   std::string interface_name;
-  std::vector<std::string> ips;        // CIDR
+  std::vector<std::string> ips;  // CIDR
   std::string hardware_address;
   friend bool operator==(const NetworkData&, const NetworkData&) = default;
 };
@@ -99,7 +99,7 @@ struct AppliedShare {
   Attributes attributes;
   std::optional<NetworkData> network;
   AppliedState applied = AppliedState::kComplete;
-  std::string state;                   // the backend's own, opaque, ≤ 4 KiB
+  std::string state;  // the backend's own, opaque, ≤ 4 KiB
   friend bool operator==(const AppliedShare&, const AppliedShare&) = default;
 };
 

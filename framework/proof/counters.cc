@@ -85,7 +85,7 @@ int CollectEntry(nl_msg* message, void* argument) {
   if (nlmsg_parse(header, sizeof(tcmsg), table, TCA_MAX, nullptr) < 0) return NL_SKIP;
   auto& entries = *static_cast<Entries*>(argument);
   entries[{tc->tcm_ifindex, is_class ? tc->tcm_handle : 0U}] = {ParseStatistics(table[TCA_STATS2]),
-                                                              is_class ? 0 : ParseDirectPackets(table[TCA_KIND], table[TCA_OPTIONS])};
+                                                                is_class ? 0 : ParseDirectPackets(table[TCA_KIND], table[TCA_OPTIONS])};
   return NL_OK;
 }
 
@@ -110,8 +110,8 @@ std::string Describe(const CounterSource& source) {
 struct CounterReader::State {
   Socket socket;
   std::vector<CounterSource> sources;
-  std::vector<int> interfaces;         // index of each source's interface
-  std::set<int> class_interfaces;      // those whose classes are read
+  std::vector<int> interfaces;     // index of each source's interface
+  std::set<int> class_interfaces;  // those whose classes are read
   bool need_qdiscs = false;
 };
 
@@ -150,9 +150,7 @@ absl::StatusOr<CounterReader> CounterReader::Open(const std::string& network_nam
 absl::StatusOr<Sample> CounterReader::Read() {
   Entries entries;
   const auto before = std::chrono::steady_clock::now();
-  for (const int interface : state_->class_interfaces) {
-    TRANCHE_RETURN_IF_ERROR(Dump(state_->socket.get(), RTM_GETTCLASS, interface, entries));
-  }
+  for (const int interface : state_->class_interfaces) { TRANCHE_RETURN_IF_ERROR(Dump(state_->socket.get(), RTM_GETTCLASS, interface, entries)); }
   if (state_->need_qdiscs) TRANCHE_RETURN_IF_ERROR(Dump(state_->socket.get(), RTM_GETQDISC, 0, entries));
   Sample sample;
   sample.uncertainty = (std::chrono::steady_clock::now() - before) / 2;

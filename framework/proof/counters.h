@@ -22,7 +22,7 @@ struct Counters {
 struct Sample {
   std::chrono::steady_clock::time_point at{};
   std::chrono::steady_clock::duration uncertainty{};
-  std::vector<Counters> values;        // in the order of the sources
+  std::vector<Counters> values;  // in the order of the sources
 };
 
 class CounterReader {

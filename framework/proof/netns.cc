@@ -42,8 +42,7 @@ absl::Status RunInNamespace(const std::string& network_namespace, const std::fun
   absl::Status status;
   std::thread thread([&] {
     if (file.fd() >= 0 && setns(file.fd(), CLONE_NEWNET) != 0) {
-      status = absl::PermissionDeniedError(
-          absl::StrCat("cannot enter the network namespace ", network_namespace, ": ", std::strerror(errno), "; run as root"));
+      status = absl::PermissionDeniedError(absl::StrCat("cannot enter the network namespace ", network_namespace, ": ", std::strerror(errno), "; run as root"));
       return;
     }
     status = work();

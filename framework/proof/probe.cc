@@ -66,8 +66,7 @@ class Prober {
 
   // Takes every answer that has arrived.
   void Receive() {
-    while (ReceiveOne()) {
-    }
+    while (ReceiveOne()) {}
   }
 
   bool AllAnswered() const { return sent_at_.empty(); }
@@ -169,9 +168,7 @@ absl::StatusOr<Latency> ProbeLatency(const std::string& network_namespace, const
   Latency result;
   TRANCHE_RETURN_IF_ERROR(RunInNamespace(network_namespace, [&]() -> absl::Status {
     const int socket_fd = socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMP);
-    if (socket_fd < 0) {
-      return absl::PermissionDeniedError(absl::StrCat("cannot open a raw ICMP socket: ", std::strerror(errno), "; run as root"));
-    }
+    if (socket_fd < 0) { return absl::PermissionDeniedError(absl::StrCat("cannot open a raw ICMP socket: ", std::strerror(errno), "; run as root")); }
     const int on = 1;
     setsockopt(socket_fd, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on);
     result = RunProbe(socket_fd, peer, duration, interval);

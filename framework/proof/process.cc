@@ -42,9 +42,8 @@ constexpr std::size_t kMaxOutput = std::size_t{4} << 20;
 }
 
 absl::StatusOr<int> OpenOutput(const Command& command) {
-  const int fd = command.output_path.empty()
-                     ? memfd_create("output", MFD_CLOEXEC)
-                     : open(command.output_path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  const int fd =
+      command.output_path.empty() ? memfd_create("output", MFD_CLOEXEC) : open(command.output_path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   if (fd >= 0) return fd;
   return absl::InternalError(absl::StrCat("cannot open the output of ", command.arguments[0], ": ", std::strerror(errno)));
 }
@@ -130,8 +129,7 @@ absl::StatusOr<Finished> RunCommand(const Command& command, milliseconds timeout
   const absl::StatusOr<int> status = process.Wait(timeout);
   if (!status.ok()) {
     process.Stop();
-    return absl::DeadlineExceededError(
-        absl::StrCat(absl::StrJoin(command.arguments, " "), ": did not end within ", timeout.count(), " ms"));
+    return absl::DeadlineExceededError(absl::StrCat(absl::StrJoin(command.arguments, " "), ": did not end within ", timeout.count(), " ms"));
   }
   return Finished{WIFEXITED(*status) ? WEXITSTATUS(*status) : 128 + WTERMSIG(*status), process.Output()};
 }

@@ -14,9 +14,9 @@
 namespace tranche::proof {
 
 struct Command {
-  std::vector<std::string> arguments;    // arguments[0]: program, found in PATH
-  std::string network_namespace;         // "" for the caller's
-  std::string output_path;               // append standard output and error here instead of keeping them
+  std::vector<std::string> arguments;  // arguments[0]: program, found in PATH
+  std::string network_namespace;       // "" for the caller's
+  std::string output_path;             // append standard output and error here instead of keeping them
 };
 
 class Process {
@@ -46,7 +46,7 @@ class Process {
 };
 
 struct Finished {
-  int exit_code = 0;      // 128 + signal when it was ended by one
+  int exit_code = 0;  // 128 + signal when it was ended by one
   std::string output;
 };
 // Starts, waits at most `timeout`, returns what it wrote. DeadlineExceeded names the command; it is ended then.

@@ -21,8 +21,8 @@ using std::chrono::milliseconds;
 absl::StatusOr<CounterSource> SourceOf(const Share& share, Direction direction) {
   const std::optional<CounterSource>& source = direction == Direction::kUp ? share.egress : share.ingress;
   if (source.has_value()) return *source;
-  return absl::FailedPreconditionError(absl::StrCat("share ", share.name, " names no kernel counter for its ",
-                                                    direction == Direction::kUp ? "egress" : "ingress", ": it cannot be proved"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("share ", share.name, " names no kernel counter for its ", direction == Direction::kUp ? "egress" : "ingress", ": it cannot be proved"));
 }
 
 absl::StatusOr<CounterReader> OpenReader(const Network& network, const std::vector<std::size_t>& shares, Direction direction) {
@@ -150,8 +150,7 @@ bool OnlyTooLittle(const std::vector<Measurement>& results, const Bounds& bounds
 
 absl::Status RunStep(const Plan& plan, const Step& step, Proof& proof) {
   if (step.latency) {
-    TRANCHE_ASSIGN_OR_RETURN(Neighbour neighbour,
-                             MeasureNeighbour(plan.network, step.shares.front(), plan.neighbour_duration, plan.neighbour_rounds));
+    TRANCHE_ASSIGN_OR_RETURN(Neighbour neighbour, MeasureNeighbour(plan.network, step.shares.front(), plan.neighbour_duration, plan.neighbour_rounds));
     proof.neighbours.push_back(std::move(neighbour));
     return absl::OkStatus();
   }
@@ -166,8 +165,8 @@ absl::Status RunStep(const Plan& plan, const Step& step, Proof& proof) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<Measurement>> MeasurePhase(const Network& network, const std::vector<std::size_t>& shares, Traffic traffic,
-                                                      Direction direction, const PhaseOptions& options) {
+absl::StatusOr<std::vector<Measurement>> MeasurePhase(const Network& network, const std::vector<std::size_t>& shares, Traffic traffic, Direction direction,
+                                                      const PhaseOptions& options) {
   TRANCHE_ASSIGN_OR_RETURN(CounterReader reader, OpenReader(network, shares, direction));
   TRANCHE_ASSIGN_OR_RETURN(TrafficRun run, TrafficRun::Start(network.peer, StreamsOf(network, shares, traffic, direction),
                                                              options.ramp + options.window + (options.during ? milliseconds(30'000) : milliseconds(0))));
@@ -239,8 +238,8 @@ std::vector<std::string> CheckNeighbours(const Network& network, const std::vect
   const double allowed = std::max(bounds.shift_ms, unshaped_shift_ms.value_or(0) * bounds.shift_of_unshaped);
   for (const Neighbour& item : neighbours) {
     if (item.shift_ms <= allowed) continue;
-    failures.push_back(absl::StrFormat("%s: p99 shifts by %.2f ms while the others flood, above %.2f ms", network.shares.at(item.share).name,
-                                       item.shift_ms, allowed));
+    failures.push_back(
+        absl::StrFormat("%s: p99 shifts by %.2f ms while the others flood, above %.2f ms", network.shares.at(item.share).name, item.shift_ms, allowed));
   }
   return failures;
 }

@@ -23,17 +23,17 @@
 namespace tranche::proof {
 
 struct Share {
-  std::string name;                       // for tables: "team-a/small"
+  std::string name;  // for tables: "team-a/small"
   std::string tenant, claim, share_id;
-  std::string asked, consumed;            // Kubernetes text; asked may be unknown
-  std::int64_t limit_bits_per_second = 0; // in force
+  std::string asked, consumed;                        // Kubernetes text; asked may be unknown
+  std::int64_t limit_bits_per_second = 0;             // in force
   std::string network_namespace, address, interface;  // the pod's
   std::optional<CounterSource> egress, ingress;       // what leaves the pod, what reaches it
 };
 
 struct Network {
-  std::string host_namespace;             // where the counters are
-  Peer peer;                              // behind the uplink
+  std::string host_namespace;  // where the counters are
+  Peer peer;                   // behind the uplink
   std::vector<Share> shares;
 };
 
@@ -42,12 +42,12 @@ struct Measurement {
   std::size_t share = 0;
   Traffic traffic = Traffic::kTcp;
   Direction direction = Direction::kUp;
-  bool together = false;                  // with every other share
+  bool together = false;  // with every other share
   double seconds = 0;
-  double percent_of_limit = 0;            // mean of the steady window
-  double worst_window_percent = 0;        // highest 100 ms
+  double percent_of_limit = 0;      // mean of the steady window
+  double worst_window_percent = 0;  // highest 100 ms
   std::uint64_t bytes = 0, drops = 0, overlimits = 0, backlog_max = 0;
-  int attempt = 1;                        // 2: measured again, see Plan::repeat_below
+  int attempt = 1;  // 2: measured again, see Plan::repeat_below
 };
 
 struct PhaseOptions {
@@ -56,18 +56,18 @@ struct PhaseOptions {
   std::function<absl::Status()> during;
 };
 
-inline constexpr double kUdpFactor = 1.3;           // of the limit, offered
+inline constexpr double kUdpFactor = 1.3;  // of the limit, offered
 inline constexpr std::chrono::milliseconds kWorstWindow{100};
 
 // Sends on the named shares at once and measures each. `together` of the results is whether there was more than one.
-absl::StatusOr<std::vector<Measurement>> MeasurePhase(const Network& network, const std::vector<std::size_t>& shares, Traffic traffic,
-                                                      Direction direction, const PhaseOptions& options);
+absl::StatusOr<std::vector<Measurement>> MeasurePhase(const Network& network, const std::vector<std::size_t>& shares, Traffic traffic, Direction direction,
+                                                      const PhaseOptions& options);
 
 // What `victim`, idle but for the probe, notices of the others flooding (UDP at 1.3 times their limits, upward).
 struct Neighbour {
   std::size_t share = 0;
-  Latency quiet, flooded;                 // of the round with the median shift
-  double shift_ms = 0;                    // flooded p99 − quiet p99; median of the rounds
+  Latency quiet, flooded;  // of the round with the median shift
+  double shift_ms = 0;     // flooded p99 − quiet p99; median of the rounds
   std::size_t rounds = 0;
 };
 absl::StatusOr<Neighbour> MeasureNeighbour(const Network& network, std::size_t victim, std::chrono::milliseconds duration, std::size_t rounds);
@@ -75,7 +75,7 @@ absl::StatusOr<Neighbour> MeasureNeighbour(const Network& network, std::size_t v
 struct Bounds {
   double low_percent = 98.0, high_percent = 101.5, window_percent = 115.0;
   double shift_ms = 1.0;
-  double shift_of_unshaped = 0.1;         // alternatively: at most this part of the shift without shaping
+  double shift_of_unshaped = 0.1;  // alternatively: at most this part of the shift without shaping
 };
 
 struct Plan {
@@ -88,20 +88,20 @@ struct Plan {
   // A phase in which a share stayed below the lower bound is measured once more: too little traffic on a busy machine says nothing of a limit. Never
   // repeated because of too much.
   bool repeat_below = true;
-  std::size_t neighbour_rounds = 3;       // 0: no latency
+  std::size_t neighbour_rounds = 3;  // 0: no latency
   std::chrono::milliseconds neighbour_duration{1500};
 };
 
 struct Proof {
   std::vector<Measurement> measurements;
-  std::vector<Neighbour> neighbours;      // one per share
-  std::uint64_t direct_packets = 0;       // growth of direct_packets_stat: traffic that no class shaped
-  std::vector<std::string> failures;      // every bound that does not hold
+  std::vector<Neighbour> neighbours;  // one per share
+  std::uint64_t direct_packets = 0;   // growth of direct_packets_stat: traffic that no class shaped
+  std::vector<std::string> failures;  // every bound that does not hold
   bool held() const { return failures.empty(); }
 };
 
 struct Progress {
-  std::string step;                       // "alone, udp down: team-a/small"
+  std::string step;  // "alone, udp down: team-a/small"
   std::size_t done = 0, total = 0;
 };
 using ProgressCallback = std::function<void(const Progress&)>;
@@ -117,7 +117,7 @@ std::vector<std::string> CheckNeighbours(const Network& network, const std::vect
 
 struct PodPlace {
   std::string network_namespace;
-  std::string interface;                  // "": the one that the backend names
+  std::string interface;  // "": the one that the backend names
 };
 // `shares`: the admin socket's answer ({"shares": […]} or the array itself). `pods` by "namespace/claim". Shares of other claims, and shares
 // without network, limit or counters, are left out. NotFound when none is left, with the reason of each.

@@ -148,9 +148,7 @@ std::string FormatRows(const std::vector<std::vector<std::string>>& rows) {
   }
   std::string text;
   for (const auto& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      absl::StrAppend(&text, row[i], i + 1 == row.size() ? "" : std::string(widths[i] - row[i].size() + 2, ' '));
-    }
+    for (std::size_t i = 0; i < row.size(); ++i) { absl::StrAppend(&text, row[i], i + 1 == row.size() ? "" : std::string(widths[i] - row[i].size() + 2, ' ')); }
     text += "\n";
   }
   return text;
@@ -192,8 +190,8 @@ json::value EncodeProof(const Network& network, const Proof& proof) {
 }
 
 std::string FormatTable(const Network& network, const Proof& proof) {
-  std::vector<std::vector<std::string>> rows = {{"SHARE", "ASKED", "CONSUMED", "LIMIT", "TCP ALONE %", "UDP ALONE %", "TCP TOGETHER %", "UDP TOGETHER %",
-                                                 "WORST 100MS %", "DROPS", "P99 MS"}};
+  std::vector<std::vector<std::string>> rows = {
+      {"SHARE", "ASKED", "CONSUMED", "LIMIT", "TCP ALONE %", "UDP ALONE %", "TCP TOGETHER %", "UDP TOGETHER %", "WORST 100MS %", "DROPS", "P99 MS"}};
   for (std::size_t i = 0; i < network.shares.size(); ++i) {
     const Share& share = network.shares[i];
     const Neighbour* neighbour = FindNeighbour(proof, i);

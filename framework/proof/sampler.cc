@@ -53,8 +53,7 @@ double WorstBitsPerSecond(const std::vector<BytesAt>& series, SteadyTime from, S
   return worst;
 }
 
-Sampler::Sampler(CounterReader reader, std::chrono::milliseconds interval)
-    : reader_(std::move(reader)), interval_(interval), thread_([this] { Loop(); }) {}
+Sampler::Sampler(CounterReader reader, std::chrono::milliseconds interval) : reader_(std::move(reader)), interval_(interval), thread_([this] { Loop(); }) {}
 
 Sampler::~Sampler() {
   stop_ = true;

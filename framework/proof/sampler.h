@@ -43,7 +43,7 @@ class Sampler {
   CounterReader reader_;
   std::chrono::milliseconds interval_;
   std::atomic<bool> stop_{false};
-  absl::Status status_;              // of the thread, read after the join
+  absl::Status status_;  // of the thread, read after the join
   std::vector<Sample> samples_;
   std::thread thread_;
 };

@@ -27,8 +27,7 @@ bool Listens(pid_t pid, int port) {
   std::string line;
   while (std::getline(file, line)) {
     unsigned local = 0, state = 0;
-    if (std::sscanf(line.c_str(), "%*d: %*8X:%4X %*8X:%*4X %2X", &local, &state) == 2 && static_cast<int>(local) == port &&
-        state == kTcpListen) {
+    if (std::sscanf(line.c_str(), "%*d: %*8X:%4X %*8X:%*4X %2X", &local, &state) == 2 && static_cast<int>(local) == port && state == kTcpListen) {
       return true;
     }
   }
@@ -40,25 +39,21 @@ absl::Status WaitUntilListening(Process& server, int port) {
   while (!Listens(server.pid(), port)) {
     if (!server.Running()) {
       const std::string words = server.Output();
-      return absl::FailedPreconditionError(
-          absl::StrCat("the iperf3 server on port ", port, " ended: ", words.empty() ? "is iperf3 installed?" : words));
+      return absl::FailedPreconditionError(absl::StrCat("the iperf3 server on port ", port, " ended: ", words.empty() ? "is iperf3 installed?" : words));
     }
-    if (std::chrono::steady_clock::now() >= end) {
-      return absl::DeadlineExceededError(absl::StrCat("the iperf3 server does not listen on port ", port));
-    }
+    if (std::chrono::steady_clock::now() >= end) { return absl::DeadlineExceededError(absl::StrCat("the iperf3 server does not listen on port ", port)); }
     std::this_thread::sleep_for(milliseconds(3));
   }
   return absl::OkStatus();
 }
 
-Command ServerCommand(const Peer& peer, int port) {
-  return {{"iperf3", "-s", "-1", "-B", peer.address, "-p", absl::StrCat(port)}, peer.network_namespace, ""};
-}
+Command ServerCommand(const Peer& peer, int port) { return {{"iperf3", "-s", "-1", "-B", peer.address, "-p", absl::StrCat(port)}, peer.network_namespace, ""}; }
 
 Command ClientCommand(const Peer& peer, const Stream& stream, int port, milliseconds duration) {
   const auto seconds = (duration.count() + 999) / 1000 + 3;
   Command command{{"iperf3", "-c", peer.address, "-B", stream.pod_address, "-p", absl::StrCat(port), "-t", absl::StrCat(seconds), "-J", "-i", "0"},
-                  stream.pod_namespace, ""};
+                  stream.pod_namespace,
+                  ""};
   const auto add = [&](std::initializer_list<std::string> more) { command.arguments.insert(command.arguments.end(), more); };
   if (stream.traffic == Traffic::kUdp) add({"-u", "-l", "1448", "-b", absl::StrCat(stream.udp_bits_per_second)});
   if (stream.direction == Direction::kDown) add({"-R"});

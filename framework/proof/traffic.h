@@ -16,19 +16,19 @@
 namespace tranche::proof {
 
 enum class Traffic { kTcp, kUdp };
-enum class Direction { kUp, kDown };                 // from the pod, to the pod
-std::string_view TrafficName(Traffic traffic);       // tcp | udp
-std::string_view DirectionName(Direction direction); // up | down
+enum class Direction { kUp, kDown };                  // from the pod, to the pod
+std::string_view TrafficName(Traffic traffic);        // tcp | udp
+std::string_view DirectionName(Direction direction);  // up | down
 
 struct Peer {
-  std::string network_namespace, address;            // IPv4
+  std::string network_namespace, address;  // IPv4
 };
 
 struct Stream {
   std::string pod_namespace, pod_address;
   Traffic traffic = Traffic::kTcp;
   Direction direction = Direction::kUp;
-  std::int64_t udp_bits_per_second = 0;              // payload; TCP sends what it can
+  std::int64_t udp_bits_per_second = 0;  // payload; TCP sends what it can
 };
 
 class TrafficRun {

@@ -77,9 +77,7 @@ Entry OpenEntry(const std::string& path) {
       return {std::string("cannot be opened: ") + (detail == nullptr ? "unknown reason" : detail), nullptr};
     }
     return {"", &library.get<const tranche_backend_api*(const tranche_head*)>(TRANCHE_BACKEND_ENTRY)};
-  } catch (const std::exception& exception) {
-    return {std::string("cannot be opened: ") + exception.what(), nullptr};
-  } catch (...) {
+  } catch (const std::exception& exception) { return {std::string("cannot be opened: ") + exception.what(), nullptr}; } catch (...) {
     return {"cannot be opened: an exception of unknown type", nullptr};
   }
 }
@@ -118,9 +116,7 @@ OpenedLibrary OpenLibrary(const std::string& path, std::string_view name) {
   const tranche_backend_api* table = nullptr;
   try {
     table = entry.function(&host);
-  } catch (...) {
-    return refuse("entry", std::string(TRANCHE_BACKEND_ENTRY) + " threw an exception");
-  }
+  } catch (...) { return refuse("entry", std::string(TRANCHE_BACKEND_ENTRY) + " threw an exception"); }
   if (table == nullptr) {
     return refuse("entry", "declines this host (ABI " + std::to_string(TRANCHE_ABI_MAJOR) + "." + std::to_string(TRANCHE_ABI_MINOR) +
                                "); a newer host or an older library is needed");

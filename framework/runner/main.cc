@@ -61,8 +61,8 @@ class Runner {
 
   std::uint32_t Provided() const {
     std::uint32_t bits = 0x1f;  // create to list_prepared are required
-    const std::array<bool, 6> optional = {api_.verify != nullptr, api_.check_health != nullptr, api_.recover != nullptr,
-                                          api_.release_handles != nullptr, api_.self_test != nullptr, api_.sweep != nullptr};
+    const std::array<bool, 6> optional = {api_.verify != nullptr,          api_.check_health != nullptr, api_.recover != nullptr,
+                                          api_.release_handles != nullptr, api_.self_test != nullptr,    api_.sweep != nullptr};
     for (std::size_t index = 0; index < optional.size(); ++index) bits |= optional[index] ? 1u << (index + 5) : 0u;
     return bits;
   }
@@ -129,9 +129,7 @@ class Runner {
     }
     try {
       if (instance_ != nullptr) api_.destroy(instance_);
-    } catch (...) {
-      Send(FrameType::kLog, 0, Encode(Log{TRANCHE_LOG_ERROR, "threw an exception from destroy"}));
-    }
+    } catch (...) { Send(FrameType::kLog, 0, Encode(Log{TRANCHE_LOG_ERROR, "threw an exception from destroy"})); }
     ::_exit(0);
   }
 
@@ -172,8 +170,8 @@ class Runner {
       state.done.threw = true;
       state.done.message.clear();
     }
-    state.done.microseconds = static_cast<std::uint64_t>(
-        std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start).count());
+    state.done.microseconds =
+        static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start).count());
   }
 
   tranche_code Dispatch(const Call& call, CallState& state) {

@@ -70,8 +70,7 @@ void Sinks::LogLine(void* host, std::uint32_t level, tranche_str message) noexce
     const auto& self = *static_cast<const Sinks*>(host);
     if (!IsText(message)) return self.SendText(FrameType::kLog, "log", message);
     self.send_(FrameType::kLog, Encode(Log{level, Copy(message, kMaxMessageBytes)}));
-  } catch (...) {
-  }
+  } catch (...) {}
 }
 
 std::int64_t Sinks::Now(void*) noexcept {
@@ -81,22 +80,19 @@ std::int64_t Sinks::Now(void*) noexcept {
 void Sinks::ReportHealth(void* host, tranche_str text) noexcept {
   try {
     static_cast<const Sinks*>(host)->SendText(FrameType::kHealth, "report_health", text);
-  } catch (...) {
-  }
+  } catch (...) {}
 }
 
 void Sinks::DevicesChanged(void* host) noexcept {
   try {
     static_cast<const Sinks*>(host)->send_(FrameType::kDevicesChanged, "");
-  } catch (...) {
-  }
+  } catch (...) {}
 }
 
 void Sinks::ShareLost(void* host, tranche_str key) noexcept {
   try {
     static_cast<const Sinks*>(host)->SendText(FrameType::kShareLost, "share_lost", key);
-  } catch (...) {
-  }
+  } catch (...) {}
 }
 
 void Sinks::RecordMetric(void* host, tranche_str name, std::int64_t value) noexcept {
@@ -104,8 +100,7 @@ void Sinks::RecordMetric(void* host, tranche_str name, std::int64_t value) noexc
     const auto& self = *static_cast<const Sinks*>(host);
     if (!IsText(name) || name.size > self.limits_.device_bytes) return self.SendText(FrameType::kLog, "record_metric", name);
     self.send_(FrameType::kMetric, Encode(Metric{Copy(name, name.size), value}));
-  } catch (...) {
-  }
+  } catch (...) {}
 }
 
 tranche_code Sinks::Fail(tranche_call* call, tranche_code code, tranche_str message) noexcept {
@@ -114,8 +109,7 @@ tranche_code Sinks::Fail(tranche_call* call, tranche_code code, tranche_str mess
     if (state.thread != std::this_thread::get_id()) return code;
     state.done.failed = code;
     state.done.message = IsText(message) ? Copy(message, kMaxMessageBytes) : "(a null string with a length)";
-  } catch (...) {
-  }
+  } catch (...) {}
   return code;
 }
 
@@ -129,18 +123,14 @@ void Sinks::AddDevice(tranche_call* call, tranche_str text) noexcept {
   try {
     CallState& state = State(call);
     if (Admit(state, text, "add_device", state.done.devices.size())) state.done.devices.push_back(Copy(text, text.size));
-  } catch (...) {
-    OutOfMemory(call);
-  }
+  } catch (...) { OutOfMemory(call); }
 }
 
 void Sinks::AddShare(tranche_call* call, tranche_str text) noexcept {
   try {
     CallState& state = State(call);
     if (Admit(state, text, "add_share", state.done.shares.size())) state.done.shares.push_back(Copy(text, text.size));
-  } catch (...) {
-    OutOfMemory(call);
-  }
+  } catch (...) { OutOfMemory(call); }
 }
 
 void Sinks::AddResult(tranche_call* call, tranche_str key, tranche_code code, tranche_str message) noexcept {
@@ -151,9 +141,7 @@ void Sinks::AddResult(tranche_call* call, tranche_str key, tranche_code code, tr
     std::string text = IsText(message) ? Copy(message, std::min<std::uint64_t>(kMaxMessageBytes, left)) : std::string();
     state.message_bytes += text.size();
     state.done.results.push_back({Copy(key, key.size), code, std::move(text)});
-  } catch (...) {
-    OutOfMemory(call);
-  }
+  } catch (...) { OutOfMemory(call); }
 }
 
 }  // namespace tranche::runner

@@ -91,8 +91,16 @@ bool IsType(std::uint16_t type) {
 
 std::string Encode(const Start& start) {
   return Writer()
-      .Put(start.name).Put(start.path).Put(start.device_bytes).Put(start.call_bytes).Put(start.memory_bytes).Put(start.open_files)
-      .Put(start.nice).Put(start.capabilities).Put(start.system_calls).Take();
+      .Put(start.name)
+      .Put(start.path)
+      .Put(start.device_bytes)
+      .Put(start.call_bytes)
+      .Put(start.memory_bytes)
+      .Put(start.open_files)
+      .Put(start.nice)
+      .Put(start.capabilities)
+      .Put(start.system_calls)
+      .Take();
 }
 
 std::optional<Start> DecodeStart(std::string_view payload) {
@@ -110,9 +118,7 @@ std::optional<Start> DecodeStart(std::string_view payload) {
   return IfWhole(reader, std::move(start));
 }
 
-std::string Encode(const Started& started) {
-  return Writer().Put(started.version).Put(started.abi_minor).Put(started.flags).Put(started.functions).Take();
-}
+std::string Encode(const Started& started) { return Writer().Put(started.version).Put(started.abi_minor).Put(started.flags).Put(started.functions).Take(); }
 
 std::optional<Started> DecodeStarted(std::string_view payload) {
   Reader reader(payload);
@@ -134,9 +140,7 @@ std::optional<Refused> DecodeRefused(std::string_view payload) {
   return IfWhole(reader, std::move(refused));
 }
 
-std::string Encode(const Call& call) {
-  return Writer().Put(static_cast<std::uint16_t>(call.function)).Put(call.deadline_ns).Put(call.argument).Take();
-}
+std::string Encode(const Call& call) { return Writer().Put(static_cast<std::uint16_t>(call.function)).Put(call.deadline_ns).Put(call.argument).Take(); }
 
 std::optional<Call> DecodeCall(std::string_view payload) {
   Reader reader(payload);

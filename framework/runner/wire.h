@@ -18,7 +18,7 @@
 namespace tranche::runner {
 
 inline constexpr std::uint16_t kProtocolVersion = 2;
-inline constexpr int kSocketFd = 3;  // in the runner
+inline constexpr int kSocketFd = 3;                             // in the runner
 inline constexpr std::size_t kMaxCallBytes = 64 * 1024 * 1024;  // one frame to the runner
 
 enum class FrameType : std::uint16_t {
@@ -37,37 +37,49 @@ enum class FrameType : std::uint16_t {
 };
 
 // The functions of the ABI that a call names.
-enum class Function : std::uint16_t { kCreate = 0, kDiscover, kPrepare, kUnprepare, kListPrepared, kVerify, kCheckHealth, kRecover, kReleaseHandles, kSelfTest, kSweep };
+enum class Function : std::uint16_t {
+  kCreate = 0,
+  kDiscover,
+  kPrepare,
+  kUnprepare,
+  kListPrepared,
+  kVerify,
+  kCheckHealth,
+  kRecover,
+  kReleaseHandles,
+  kSelfTest,
+  kSweep
+};
 inline constexpr std::uint16_t kFunctions = 11;
 
 struct Head {
   std::uint32_t length = 0;  // of the payload
   std::uint16_t type = 0;
   std::uint16_t version = kProtocolVersion;
-  std::uint64_t call = 0;    // 0 outside call, cancel and done
+  std::uint64_t call = 0;  // 0 outside call, cancel and done
 };
 static_assert(sizeof(Head) == 16);
 
 // What the runner is told before anything of the backend runs.
 struct Start {
-  std::string name, path;                      // the manifest's name; the library to open
+  std::string name, path;  // the manifest's name; the library to open
   std::uint64_t device_bytes = 0, call_bytes = 0;
   std::uint64_t memory_bytes = 0, open_files = 0;  // 0: as inherited
   std::int32_t nice = 0;
-  std::vector<std::string> capabilities;       // to keep: "NET_ADMIN"
-  std::vector<std::string> system_calls;       // otherwise denied ones to allow
+  std::vector<std::string> capabilities;  // to keep: "NET_ADMIN"
+  std::vector<std::string> system_calls;  // otherwise denied ones to allow
 };
 struct Started {
   std::string version;
   std::uint16_t abi_minor = 0;
-  std::uint32_t flags = 0, functions = 0;      // bits by Function
+  std::uint32_t flags = 0, functions = 0;  // bits by Function
 };
 struct Refused {
-  std::string stage, why;                      // "dlopen" | "entry" | "table"; anything else: the runner itself
+  std::string stage, why;  // "dlopen" | "entry" | "table"; anything else: the runner itself
 };
 struct Call {
   Function function = Function::kDiscover;
-  std::int64_t deadline_ns = 0;                // CLOCK_MONOTONIC
+  std::int64_t deadline_ns = 0;  // CLOCK_MONOTONIC
   std::string argument;
 };
 struct Result {
@@ -76,14 +88,14 @@ struct Result {
   std::string message;
 };
 struct Done {
-  std::int32_t code = 0;                       // what the function returned
-  std::int32_t failed = 0;                     // what fail() recorded
+  std::int32_t code = 0;    // what the function returned
+  std::int32_t failed = 0;  // what fail() recorded
   std::string message;
-  bool threw = false;                          // message is what it threw
-  bool instance = false;                       // of create
-  bool exhausted = false;                      // descriptors or memory are nearly used up: this process should be replaced
+  bool threw = false;      // message is what it threw
+  bool instance = false;   // of create
+  bool exhausted = false;  // descriptors or memory are nearly used up: this process should be replaced
   std::string violation;
-  std::uint64_t microseconds = 0;              // inside the function
+  std::uint64_t microseconds = 0;  // inside the function
   std::vector<std::string> devices, shares;
   std::vector<Result> results;
 };

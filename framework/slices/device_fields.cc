@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::size_t kMaxAttributesAndCapacities = 32;
 constexpr std::size_t kMaxLabel = 63;
-constexpr std::array<std::string_view, 2> kOwnAttributes = {"offer", "enforcement"};   // what DeviceClasses select by
-constexpr std::array<std::string_view, 3> kEffects = {"NoExecute", "NoSchedule", "None"};   // strongest first
+constexpr std::array<std::string_view, 2> kOwnAttributes = {"offer", "enforcement"};       // what DeviceClasses select by
+constexpr std::array<std::string_view, 3> kEffects = {"NoExecute", "NoSchedule", "None"};  // strongest first
 
 bool IsOwn(std::string_view name) { return std::find(kOwnAttributes.begin(), kOwnAttributes.end(), name) != kOwnAttributes.end(); }
 
@@ -36,8 +36,7 @@ std::size_t Strength(const DeviceTaint& taint) {
 
 class Maker {
  public:
-  Maker(const PublishedDevice& source, const ServerFeatures& features, Problems& problems)
-      : source_(source), features_(features), problems_(problems) {}
+  Maker(const PublishedDevice& source, const ServerFeatures& features, Problems& problems) : source_(source), features_(features), problems_(problems) {}
 
   std::optional<SliceDevice> Make(const std::vector<DeviceTaint>& taints) {
     if (!IsDnsLabel(source_.name)) return Withhold("name", Cat("\"", RepairText(source_.name), "\" is not a DNS label of at most 63 characters"));
@@ -55,9 +54,7 @@ class Maker {
   }
 
  private:
-  void Report(ProblemKind kind, std::string field, std::string message) {
-    problems_.Add(kind, source_.name, std::move(field), std::move(message));
-  }
+  void Report(ProblemKind kind, std::string field, std::string message) { problems_.Add(kind, source_.name, std::move(field), std::move(message)); }
   std::nullopt_t Withhold(std::string field, std::string message) {
     Report(ProblemKind::kWithheld, std::move(field), std::move(message));
     return std::nullopt;

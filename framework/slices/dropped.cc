@@ -13,7 +13,7 @@ bool LosesPolicy(const SliceDevice& sent, const SliceDevice& stored) {
 }
 
 void Compare(const SliceDevice& sent, const SliceDevice& stored, Dropped& dropped) {
-  SliceDevice rest = sent;   // what is left to differ once the fields of known gates are taken as stored
+  SliceDevice rest = sent;  // what is left to differ once the fields of known gates are taken as stored
   if (stored.taints.empty() && !sent.taints.empty()) {
     dropped.taints = true;
     rest.taints.clear();

@@ -7,10 +7,10 @@
 namespace tranche::slices {
 
 struct Dropped {
-  bool taints = false;               // DRADeviceTaints
-  bool counters = false;             // DRAPartitionableDevices
-  bool sharing = false;              // DRAConsumableCapacity
-  bool other = false;                // changed by something else: an admission webhook, a gate of a newer release
+  bool taints = false;    // DRADeviceTaints
+  bool counters = false;  // DRAPartitionableDevices
+  bool sharing = false;   // DRAConsumableCapacity
+  bool other = false;     // changed by something else: an admission webhook, a gate of a newer release
   bool any_gate() const { return taints || counters || sharing; }
 };
 

@@ -8,9 +8,9 @@ namespace tranche::slices {
 namespace {
 
 constexpr std::size_t kMaxDevices = 128;
-constexpr std::size_t kMaxDemandingDevices = 64;         // where any device has taints or draws on counters
+constexpr std::size_t kMaxDemandingDevices = 64;  // where any device has taints or draws on counters
 constexpr std::size_t kMaxSetsPerSlice = 8;
-constexpr std::size_t kMaxSliceBytes = 1U << 20;         // etcd refuses requests above 1.5 MiB
+constexpr std::size_t kMaxSliceBytes = 1U << 20;  // etcd refuses requests above 1.5 MiB
 // 1.34, where a slice has both:
 constexpr std::size_t kMaxSharedCounters34 = 32;
 constexpr std::size_t kMaxDeviceCounters34 = 1024;
@@ -46,7 +46,7 @@ void AddCounterSlices(const std::vector<CounterSet>& sets, std::vector<SliceCont
 }
 
 void AddDeviceSlices(std::vector<SliceDevice> devices, std::vector<SliceContent>& slices) {
-  bool open = false;        // the last slice takes more devices
+  bool open = false;  // the last slice takes more devices
   bool demanding = false;
   std::size_t bytes = 0;
   for (SliceDevice& device : devices) {
@@ -104,7 +104,7 @@ bool Fits34(const Group& group) {
 
 std::vector<Group> GroupBySets(std::vector<SliceDevice> devices, const std::vector<CounterSet>& sets) {
   std::vector<Group> groups;
-  std::map<std::string, std::size_t> group_of;   // by counter set
+  std::map<std::string, std::size_t> group_of;  // by counter set
   for (SliceDevice& device : devices) {
     std::size_t home = groups.size();
     for (const CounterUse& use : device.consumes_counters) {
@@ -118,7 +118,7 @@ std::vector<Group> GroupBySets(std::vector<SliceDevice> devices, const std::vect
         groups[home].sets.push_back(&*set);
       }
       if (entry->second == home) continue;
-      const std::size_t merged = entry->second;   // the device joins two groups
+      const std::size_t merged = entry->second;  // the device joins two groups
       groups[home].Take(groups[merged]);
       for (auto& [name, group] : group_of) {
         if (group == merged) group = home;

@@ -17,8 +17,8 @@ namespace tranche::slices {
 namespace {
 
 constexpr std::size_t kMaxCountersPerSet = 32;
-constexpr std::size_t kMaxGenerateName = 248;          // the server appends 5 characters, a name has 253
-constexpr std::size_t kKeptOfGenerateName = 58;        // and shortens what it appends to
+constexpr std::size_t kMaxGenerateName = 248;    // the server appends 5 characters, a name has 253
+constexpr std::size_t kKeptOfGenerateName = 58;  // and shortens what it appends to
 constexpr std::size_t kIndexDigits = 5;
 
 // Counter sets of the pool and which of them the server can keep books of.
@@ -89,8 +89,7 @@ class Silicon {
   }
   static bool CanBePublished(const CounterSet& set) {
     return IsDnsLabel(set.name) && !set.counters.empty() && set.counters.size() <= kMaxCountersPerSet &&
-           std::all_of(set.counters.begin(), set.counters.end(),
-                       [](const auto& counter) { return IsDnsLabel(counter.first) && !counter.second.IsNegative(); });
+           std::all_of(set.counters.begin(), set.counters.end(), [](const auto& counter) { return IsDnsLabel(counter.first) && !counter.second.IsNegative(); });
   }
 
   std::map<std::string, Quantities> remaining_;
@@ -219,7 +218,7 @@ SlicePlan Plan(const std::string& driver, const std::string& node, const invento
                const ServerFeatures& features) {
   Planner planner(driver, snapshot, taints, features);
   std::vector<SliceContent> contents = planner.Contents();
-  if (contents.empty()) contents.emplace_back();   // says that the driver is up and has no device
+  if (contents.empty()) contents.emplace_back();  // says that the driver is up and has no device
   SlicePlan plan;
   for (SliceContent& content : contents) {
     Slice slice;

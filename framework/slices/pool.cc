@@ -39,7 +39,7 @@ void Pool::Put(Slice slice, bool confirmed) {
   if (confirmed || !older) known.in_doubt_until.reset();
   if (older) return;
   RememberTimes(*slice.content);
-  if (const std::optional<std::size_t> index = IndexOf(slice.name, driver_, node_)) {   // one copy in memory of what is the same
+  if (const std::optional<std::size_t> index = IndexOf(slice.name, driver_, node_)) {  // one copy in memory of what is the same
     const auto wanted = plan_.find(*index);
     if (wanted != plan_.end() && !HasTaints(*slice.content) && SameContent(*slice.content, *wanted->second.content)) slice.content = wanted->second.content;
   }
@@ -88,7 +88,7 @@ void Pool::Stored(Slice slice) { Put(std::move(slice), false); }
 void Pool::RememberTimes(const SliceContent& content) {
   for (const SliceDevice& device : content.devices) {
     for (const DeviceTaint& taint : device.taints) {
-      const bool relevant = plan_.empty() || tainted_.contains({device.name, TaintText(taint)});   // not what was lifted meanwhile
+      const bool relevant = plan_.empty() || tainted_.contains({device.name, TaintText(taint)});  // not what was lifted meanwhile
       if (relevant && taint.time_added.has_value()) taint_times_.emplace(std::pair(device.name, TaintText(taint)), *taint.time_added);
     }
   }
@@ -149,7 +149,7 @@ void Pool::Accept(std::size_t index, std::shared_ptr<const SliceContent> sent, s
 
 void Pool::Refuse(std::size_t index, std::shared_ptr<const SliceContent> content, TimePoint until) {
   const auto wanted = plan_.find(index);
-  if (wanted == plan_.end() || wanted->second.content != content) return;   // the plan has moved on
+  if (wanted == plan_.end() || wanted->second.content != content) return;  // the plan has moved on
   if (!refused_.contains(index)) ++epoch_;
   refused_[index] = {std::move(content), until, false};
 }
@@ -225,7 +225,7 @@ std::vector<Write> Pool::Decide(const NodeOwner& owner, TimePoint now) {
     const Slice* existing = found == sorted.survivors.end() ? nullptr : found->second;
     const bool right = existing != nullptr && existing->generation == generation && existing->owner == owner &&
                        existing->slice_count == static_cast<std::int64_t>(wanted.size()) && SameAsWanted(index, one, *existing);
-    if (right) refused_.erase(index);   // another host got it through
+    if (right) refused_.erase(index);  // another host got it through
     if (right) continue;
     Write write = MakeWrite(index, one, existing, owner);
     write.slice.generation = generation;
@@ -234,11 +234,11 @@ std::vector<Write> Pool::Decide(const NodeOwner& owner, TimePoint now) {
     trying = trying || (refusal != refused_.end() && refusal->second.due);
     writes.push_back(std::move(write));
   }
-  if (trying) {   // what was refused goes alone: the others are touched only if it passes now
+  if (trying) {  // what was refused goes alone: the others are touched only if it passes now
     std::erase_if(writes, [&](const Write& write) { return !refused_.contains(write.index); });
     return writes;
   }
-  if (wanted.empty() && !plan_.empty()) return writes;   // everything is refused: what is there stays
+  if (wanted.empty() && !plan_.empty()) return writes;  // everything is refused: what is there stays
   for (const Slice* slice : sorted.obsolete) writes.push_back({Write::Kind::kDelete, 0, *slice, nullptr});
   return writes;
 }

@@ -27,9 +27,9 @@ using TimePoint = std::chrono::steady_clock::time_point;
 struct Write {
   enum class Kind { kCreate, kReplace, kDelete };
   Kind kind = Kind::kCreate;
-  std::size_t index = 0;                         // in the plan; meaningless for kDelete
-  Slice slice;                                   // as to be sent
-  std::shared_ptr<const SliceContent> wanted;    // the plan's content, without times of taints
+  std::size_t index = 0;                       // in the plan; meaningless for kDelete
+  Slice slice;                                 // as to be sent
+  std::shared_ptr<const SliceContent> wanted;  // the plan's content, without times of taints
 };
 
 class Pool {
@@ -39,14 +39,14 @@ class Pool {
   // ---- Observations.
   // True: a slice that we knew is gone, or this is the first list and has none.
   bool List(std::vector<Slice> slices, TimePoint now);
-  void Changed(Slice slice);                     // by the watch
-  bool Deleted(const std::string& name, const std::string& uid);   // true: we knew it
-  void Stored(Slice slice);                      // the answer to a write of ours
+  void Changed(Slice slice);                                      // by the watch
+  bool Deleted(const std::string& name, const std::string& uid);  // true: we knew it
+  void Stored(Slice slice);                                       // the answer to a write of ours
   bool listed() const { return listed_; }
 
   // ---- What is wanted.
   void SetPlan(const SlicePlan& plan);
-  void WantNothing();                            // the driver is withdrawn
+  void WantNothing();  // the driver is withdrawn
   // The server stores `sent` as `stored` and always will: the two count as equal.
   void Accept(std::size_t index, std::shared_ptr<const SliceContent> sent, std::shared_ptr<const SliceContent> stored);
   // The server refuses this content: the pool is published without it until `until`, then it is tried again, before anything else is touched.
@@ -63,7 +63,7 @@ class Pool {
   std::size_t wanted() const { return plan_.size(); }
   std::size_t refused() const { return refused_.size(); }
   std::size_t known() const { return known_.size(); }
-  std::size_t Right() const;                     // slices of the plan that the API has as wanted
+  std::size_t Right() const;  // slices of the plan that the API has as wanted
   // Grows whenever what we want changes: a write that repeats an earlier one of the same epoch undoes somebody else's.
   std::uint64_t epoch() const { return epoch_; }
 
@@ -74,16 +74,16 @@ class Pool {
   };
   struct Known {
     Slice slice;
-    bool confirmed = false;                      // the watch has told of it
-    std::optional<TimePoint> in_doubt_until;     // a list lacks it that may be older than our write
+    bool confirmed = false;                   // the watch has told of it
+    std::optional<TimePoint> in_doubt_until;  // a list lacks it that may be older than our write
   };
   struct Refusal {
     std::shared_ptr<const SliceContent> content;
     TimePoint until;
-    bool due = false;                            // being tried again
+    bool due = false;  // being tried again
   };
   struct Sorted {
-    std::map<std::size_t, const Slice*> survivors;   // by index
+    std::map<std::size_t, const Slice*> survivors;  // by index
     std::vector<const Slice*> obsolete;
   };
 
@@ -99,15 +99,15 @@ class Pool {
 
   const std::string driver_, node_;
   bool listed_ = false;
-  std::map<std::string, Known> known_;           // by name
-  std::int64_t highest_ = 0;                     // generation, of everything ever seen
-  std::set<std::string> buried_;                 // UIDs that are gone: late news of them is old
+  std::map<std::string, Known> known_;  // by name
+  std::int64_t highest_ = 0;            // generation, of everything ever seen
+  std::set<std::string> buried_;        // UIDs that are gone: late news of them is old
   std::deque<std::string> buried_order_;
   std::map<std::size_t, Wanted> plan_;
   std::map<std::size_t, std::pair<std::shared_ptr<const SliceContent>, std::shared_ptr<const SliceContent>>> accepted_;
   std::map<std::size_t, Refusal> refused_;
-  std::set<std::pair<std::string, std::string>> tainted_;                 // device and taint, of the plan
-  std::map<std::pair<std::string, std::string>, WallTime> taint_times_;   // since when
+  std::set<std::pair<std::string, std::string>> tainted_;                // device and taint, of the plan
+  std::map<std::pair<std::string, std::string>, WallTime> taint_times_;  // since when
   std::uint64_t epoch_ = 0;
 };
 

@@ -17,13 +17,11 @@ using std::chrono::steady_clock;
 
 constexpr milliseconds kFirstFailureWait{20};
 constexpr milliseconds kFirstRepeatWait{100};
-constexpr milliseconds kCalm{30000};            // without repeats: what was undone before is forgotten
+constexpr milliseconds kCalm{30000};  // without repeats: what was undone before is forgotten
 constexpr int kMostDoublings = 20;
 constexpr int kQuietConflicts = 8;
 
-milliseconds Doubled(milliseconds first, int times, milliseconds most) {
-  return std::min(most, first * (std::int64_t{1} << std::min(times, kMostDoublings)));
-}
+milliseconds Doubled(milliseconds first, int times, milliseconds most) { return std::min(most, first * (std::int64_t{1} << std::min(times, kMostDoublings))); }
 
 }  // namespace
 
@@ -96,7 +94,7 @@ SliceWatchHandler Publisher::Handler() {
   handler.on_list = [this](std::vector<Slice> slices) {
     const std::lock_guard lock(mutex_);
     if (pool_.List(std::move(slices), steady_clock::now())) owner_known_ = owner_known_ && !lists_seen_;
-    if (lists_seen_) {   // the server may have been another one meanwhile
+    if (lists_seen_) {  // the server may have been another one meanwhile
       server_known_ = false;
       try_gates_ = !dropped_.empty();
     }
@@ -111,7 +109,7 @@ SliceWatchHandler Publisher::Handler() {
   handler.on_deleted = [this](const std::string& name, const std::string& uid) {
     const std::lock_guard lock(mutex_);
     if (!pool_.Deleted(name, uid)) return;
-    owner_known_ = false;   // the garbage collector deletes what an earlier Node owned
+    owner_known_ = false;  // the garbage collector deletes what an earlier Node owned
     Wake();
   };
   handler.on_problem = [this](const absl::Status& problem) {
@@ -152,10 +150,10 @@ absl::Status Publisher::Step(std::unique_lock<std::mutex>& lock) {
   if (goal_ == Goal::kNone) return absl::OkStatus();
   TRANCHE_RETURN_IF_ERROR(LearnServer(lock));
   if (goal_ == Goal::kPublished) TRANCHE_RETURN_IF_ERROR(LearnOwner(lock));
-  if (!pool_.listed()) return absl::OkStatus();   // the list wakes us
+  if (!pool_.listed()) return absl::OkStatus();  // the list wakes us
   if (try_gates_) TRANCHE_RETURN_IF_ERROR(TryGates(lock));
   if (replan_) Replan();
-  if (goal_ == Goal::kNone) return absl::OkStatus();   // changed while we asked
+  if (goal_ == Goal::kNone) return absl::OkStatus();  // changed while we asked
   if (goal_ == Goal::kPublished && !owner_known_) {
     awake_ = true;
     return absl::OkStatus();
@@ -176,14 +174,14 @@ absl::Status Publisher::LearnServer(std::unique_lock<std::mutex>& lock) {
   if (lists_seen_ && pool_.wanted() > 0 && features_.minor == *minor) return absl::OkStatus();
   features_ = ServerFeatures::Defaults(*minor);
   dropped_.clear();
-  try_gates_ = *minor < 36;   // off by default there, but someone may have switched them on
+  try_gates_ = *minor < 36;  // off by default there, but someone may have switched them on
   replan_ = true;
   return absl::OkStatus();
 }
 
 absl::Status Publisher::LearnOwner(std::unique_lock<std::mutex>& lock) {
   if (owner_known_) return absl::OkStatus();
-  owner_known_ = true;   // unless something vanishes while we read
+  owner_known_ = true;  // unless something vanishes while we read
   lock.unlock();
   const absl::StatusOr<NodeOwner> owner = api_.ReadNode(DeadlineIn(options_.call_timeout));
   lock.lock();
@@ -266,9 +264,9 @@ absl::Status Publisher::Carry(std::vector<Write> writes, std::unique_lock<std::m
   absl::Status outcome;
   for (Result& result : results) {
     absl::Status one = Take(std::move(result));
-    if (outcome.ok() || absl::IsAborted(outcome)) outcome = one.ok() ? outcome : one;   // a conflict explains least
+    if (outcome.ok() || absl::IsAborted(outcome)) outcome = one.ok() ? outcome : one;  // a conflict explains least
   }
-  awake_ = true;   // until there is nothing left to do
+  awake_ = true;  // until there is nothing left to do
   changed_.notify_all();
   return outcome;
 }
@@ -330,7 +328,7 @@ absl::Status Publisher::Take(Result result) {
   }
   if (absl::IsInvalidArgument(status) && write.kind != Write::Kind::kDelete) {
     TakeRefusal(write, status);
-    return absl::OkStatus();   // shown as refused; the others are not held up
+    return absl::OkStatus();  // shown as refused; the others are not held up
   }
   return Annotate(status, Cat("slice ", write.slice.name.empty() ? write.slice.generate_name : write.slice.name, " of pool ", options_.node));
 }
@@ -360,9 +358,9 @@ void Publisher::TakeRefusal(const Write& write, const absl::Status& refusal) {
   std::string text = Cat("slice ", write.index, " of pool ", options_.node, " is refused: ", View(refusal.message()));
   if (refused_[write.index] != text) LogError("the API server refuses a slice", {{"driver", options_.driver}, {"error", text}});
   refused_[write.index] = std::move(text);
-  if (before == 0) server_known_ = false;   // the layout depends on the version
+  if (before == 0) server_known_ = false;  // the layout depends on the version
   if (!write.slice.content->shared_counters.empty() && features_.partitionable) {
-    features_.partitionable = false;        // devices must not point to counters that are not there
+    features_.partitionable = false;  // devices must not point to counters that are not there
     counters_refused_ = std::exchange(refused_[write.index], {});
     replan_ = true;
     return;
@@ -389,9 +387,9 @@ void Publisher::NoteOutcome(const absl::Status& outcome) {
     failures_ = 0;
     return;
   }
-  awake_ = true;   // after the wait
+  awake_ = true;  // after the wait
   not_before_ = steady_clock::now() + Jittered(Doubled(kFirstFailureWait, failures_++, options_.longest_wait));
-  if (absl::IsAborted(outcome) && failures_ < kQuietConflicts) return;   // somebody was faster; the watch says what
+  if (absl::IsAborted(outcome) && failures_ < kQuietConflicts) return;  // somebody was faster; the watch says what
   std::string text(outcome.message());
   if (text != last_error_) LogWarning("slices cannot be published; tried again", {{"driver", options_.driver}, {"error", text}});
   last_error_ = std::move(text);

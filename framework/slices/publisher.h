@@ -33,9 +33,9 @@ namespace tranche::slices {
 
 struct PublisherOptions {
   std::string driver, node;
-  std::chrono::milliseconds call_timeout{5000}; 
-  std::chrono::milliseconds longest_wait{8000};            // between tries after failures, and when somebody keeps undoing our work
-  std::chrono::milliseconds refusal_wait{30000};           // before content that the server refused is tried again; doubles up to 20 times this
+  std::chrono::milliseconds call_timeout{5000};
+  std::chrono::milliseconds longest_wait{8000};   // between tries after failures, and when somebody keeps undoing our work
+  std::chrono::milliseconds refusal_wait{30000};  // before content that the server refused is tried again; doubles up to 20 times this
   std::size_t parallel_writes = 4;
 };
 
@@ -50,12 +50,12 @@ struct PublisherStatus {
   std::string driver;
   std::int64_t generation = 0;
   std::size_t slices_wanted = 0;
-  std::size_t slices_published = 0;                        // of those wanted, as the API has them
-  std::string last_error;                                  // empty: the API has what is wanted, as far as the server can keep it
-  std::vector<Problem> problems;                           // of the plan
-  std::vector<std::string> refused;                        // what the server said to slices that it does not take
-  std::vector<std::string> dropped_gates;                  // feature gates whose fields the server drops
-  std::uint64_t writes = 0;                                // creates, replaces and deletes that were sent
+  std::size_t slices_published = 0;        // of those wanted, as the API has them
+  std::string last_error;                  // empty: the API has what is wanted, as far as the server can keep it
+  std::vector<Problem> problems;           // of the plan
+  std::vector<std::string> refused;        // what the server said to slices that it does not take
+  std::vector<std::string> dropped_gates;  // feature gates whose fields the server drops
+  std::uint64_t writes = 0;                // creates, replaces and deletes that were sent
 };
 
 class Publisher {
@@ -76,7 +76,7 @@ class Publisher {
   enum class Goal { kNone, kPublished, kWithdrawn };
   struct Result {
     Write write;
-    absl::StatusOr<Slice> stored;                          // of a delete: the slice itself
+    absl::StatusOr<Slice> stored;  // of a delete: the slice itself
   };
 
   void Run();
@@ -105,35 +105,35 @@ class Publisher {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ = false;
-  bool awake_ = true;                                      // look again at once
+  bool awake_ = true;  // look again at once
   Goal goal_ = Goal::kNone;
   PublishedInput input_;
   bool replan_ = false;
   Pool pool_;
   std::vector<Problem> problems_;
-  std::map<std::size_t, std::string> refused_;             // by index: what the server said
-  std::map<std::size_t, int> refusals_;                    // how often in a row
-  std::string counters_refused_;                           // what the server said to counter sets; they are left out until the input changes
+  std::map<std::size_t, std::string> refused_;  // by index: what the server said
+  std::map<std::size_t, int> refusals_;         // how often in a row
+  std::string counters_refused_;                // what the server said to counter sets; they are left out until the input changes
 
   bool server_known_ = false;
   bool lists_seen_ = false;
   ServerFeatures features_;
-  std::set<std::string> dropped_;                          // names of gates
-  bool try_gates_ = false;                                 // a dry run may find gates on that we took for off
+  std::set<std::string> dropped_;  // names of gates
+  bool try_gates_ = false;         // a dry run may find gates on that we took for off
   NodeOwner owner_;
   bool owner_known_ = false;
 
   std::string watch_error_, last_error_;
   std::uint64_t writes_ = 0;
-  int failures_ = 0;                                       // in a row
-  TimePoint not_before_{};                                 // after failures
-  std::map<std::size_t, std::uint64_t> written_;           // epoch of the last write by index
-  int undone_ = 0;                                         // how often in a row somebody undid our work
+  int failures_ = 0;                              // in a row
+  TimePoint not_before_{};                        // after failures
+  std::map<std::size_t, std::uint64_t> written_;  // epoch of the last write by index
+  int undone_ = 0;                                // how often in a row somebody undid our work
   TimePoint repeat_not_before_{};
   TimePoint last_repeat_{};
   std::mt19937 random_;
 
-  std::unique_ptr<SliceWatch> watch_;                      // touched by the thread only
+  std::unique_ptr<SliceWatch> watch_;  // touched by the thread only
   std::thread thread_;
 };
 

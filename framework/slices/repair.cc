@@ -22,7 +22,7 @@ std::string ToIdentifier(std::string_view text) {
   for (const char c : text) identifier += IsAlphanumeric(c) || c == '_' ? c : '_';
   if (IsDigit(identifier.front())) identifier.insert(0, 1, '_');
   if (identifier.size() <= kMaxIdentifier) return identifier;
-  const std::string digest = Sha256Hex(text).substr(0, 6);   // two long names stay two names
+  const std::string digest = Sha256Hex(text).substr(0, 6);  // two long names stay two names
   return Cat(identifier.substr(0, kMaxIdentifier - digest.size() - 1), "_", digest);
 }
 
@@ -56,18 +56,16 @@ std::string Identifiers(std::string_view text, bool numbers_without_zeros) {
 
 struct Version {
   std::string core, prerelease, build;
-  std::string Text() const {
-    return Cat(core, prerelease.empty() ? "" : "-", prerelease, build.empty() ? "" : "+", build);
-  }
+  std::string Text() const { return Cat(core, prerelease.empty() ? "" : "-", prerelease, build.empty() ? "" : "+", build); }
 };
 
 // What follows the three numbers.
 void ReadSuffix(std::string_view rest, Version& version) {
   if (rest.empty()) return;
   const bool separate = rest.front() == '-' || rest.front() == '+';
-  const bool prerelease = rest.front() == '-' || (IsAlphanumeric(rest.front()) && !IsDigit(rest.front()));   // 1.2.3rc1 comes before 1.2.3
+  const bool prerelease = rest.front() == '-' || (IsAlphanumeric(rest.front()) && !IsDigit(rest.front()));  // 1.2.3rc1 comes before 1.2.3
   if (separate || !prerelease) rest.remove_prefix(1);
-  if (!prerelease) {                                          // a fourth number, a distribution's suffix: does not order
+  if (!prerelease) {  // a fourth number, a distribution's suffix: does not order
     version.build = Identifiers(rest, false);
     return;
   }

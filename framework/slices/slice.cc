@@ -16,9 +16,7 @@ namespace {
 
 json::string_view JsonKey(std::string_view text) { return {text.data(), text.size()}; }
 
-bool IsAnyOf(std::string_view word, std::initializer_list<std::string_view> words) {
-  return std::find(words.begin(), words.end(), word) != words.end();
-}
+bool IsAnyOf(std::string_view word, std::initializer_list<std::string_view> words) { return std::find(words.begin(), words.end(), word) != words.end(); }
 
 // The members that `known` does not name, as text.
 json::object Others(const JsonReader& at, std::initializer_list<std::string_view> known) {
@@ -174,8 +172,7 @@ json::object EncodeMetadata(const Slice& slice) {
   }
   if (slice.owner.uid.empty()) return metadata;
   json::array owners;
-  owners.push_back(
-      json::object{{"apiVersion", "v1"}, {"kind", "Node"}, {"name", slice.owner.name}, {"uid", slice.owner.uid}, {"controller", true}});
+  owners.push_back(json::object{{"apiVersion", "v1"}, {"kind", "Node"}, {"name", slice.owner.name}, {"uid", slice.owner.uid}, {"controller", true}});
   if (const json::value* others = metadata.if_contains("ownerReferences"); others != nullptr && others->is_array()) {
     for (const json::value& other : others->get_array()) owners.push_back(other);
   }
@@ -201,9 +198,8 @@ json::object EncodeSpec(const Slice& slice) {
 }
 
 bool SameTaints(const std::vector<DeviceTaint>& left, const std::vector<DeviceTaint>& right) {
-  return std::equal(left.begin(), left.end(), right.begin(), right.end(), [](const DeviceTaint& a, const DeviceTaint& b) {
-    return a.key == b.key && a.value == b.value && a.effect == b.effect;
-  });
+  return std::equal(left.begin(), left.end(), right.begin(), right.end(),
+                    [](const DeviceTaint& a, const DeviceTaint& b) { return a.key == b.key && a.value == b.value && a.effect == b.effect; });
 }
 
 }  // namespace

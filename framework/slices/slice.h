@@ -19,7 +19,7 @@ namespace tranche::slices {
 
 // spec.devices[].taints[]. The server keeps whole seconds of the time and sets one that is missing.
 struct DeviceTaint {
-  std::string key, value, effect;                // effect: None | NoSchedule | NoExecute
+  std::string key, value, effect;  // effect: None | NoSchedule | NoExecute
   std::optional<WallTime> time_added;
   friend bool operator==(const DeviceTaint&, const DeviceTaint&) = default;
 };
@@ -37,7 +37,7 @@ struct SliceDevice {
   std::vector<CounterUse> consumes_counters;
   std::vector<DeviceTaint> taints;
   bool allow_multiple_allocations = false;
-  std::string unknown;                           // JSON object of the other fields and of attributes that are lists; empty: none
+  std::string unknown;  // JSON object of the other fields and of attributes that are lists; empty: none
   friend bool operator==(const SliceDevice&, const SliceDevice&) = default;
 };
 
@@ -54,16 +54,16 @@ struct NodeOwner {
 };
 
 struct Slice {
-  std::string name;                              // empty before creation
+  std::string name;  // empty before creation
   std::string generate_name;
   std::string uid, resource_version;
   std::map<std::string, std::string> labels;
-  NodeOwner owner;                               // empty: no Node owns it
+  NodeOwner owner;  // empty: no Node owns it
   std::string driver, node_name, pool_name;
   std::int64_t generation = 0;
-  std::int64_t slice_count = 0;                  // resourceSliceCount
-  std::shared_ptr<const SliceContent> content = std::make_shared<const SliceContent>();   // never null
-  std::string unknown_metadata, unknown_spec;    // JSON objects; empty: none. managedFields are left out: the server keeps its own
+  std::int64_t slice_count = 0;                                                          // resourceSliceCount
+  std::shared_ptr<const SliceContent> content = std::make_shared<const SliceContent>();  // never null
+  std::string unknown_metadata, unknown_spec;  // JSON objects; empty: none. managedFields are left out: the server keeps its own
 };
 
 // The whole object and its inverse. Decoding tolerates unknown fields and names the path of what is wrong.

@@ -16,13 +16,13 @@ namespace tranche::slices {
 
 // Called one after the other, from a thread of the API's own; they return quickly and do not call the API.
 struct SliceWatchHandler {
-  std::function<void(std::vector<Slice> slices)> on_list;          // everything, at the start and after each new beginning
-  std::function<void(Slice slice)> on_changed;                     // added or modified
+  std::function<void(std::vector<Slice> slices)> on_list;  // everything, at the start and after each new beginning
+  std::function<void(Slice slice)> on_changed;             // added or modified
   std::function<void(std::string name, std::string uid)> on_deleted;
-  std::function<void(const absl::Status& problem)> on_problem;     // OK: works again
+  std::function<void(const absl::Status& problem)> on_problem;  // OK: works again
 };
 
-class SliceWatch {                                                 // ends at destruction; no callback after that
+class SliceWatch {  // ends at destruction; no callback after that
  public:
   virtual ~SliceWatch() = default;
 };
@@ -32,7 +32,7 @@ class SliceWatch {                                                 // ends at de
 class SliceApi {
  public:
   virtual ~SliceApi() = default;
-  virtual absl::StatusOr<NodeOwner> ReadNode(Deadline deadline) = 0;   // read again when slices vanish: a Node may have been re-created
+  virtual absl::StatusOr<NodeOwner> ReadNode(Deadline deadline) = 0;  // read again when slices vanish: a Node may have been re-created
   virtual std::unique_ptr<SliceWatch> Watch(const std::string& driver, SliceWatchHandler handler) = 0;
   virtual absl::StatusOr<Slice> Create(const Slice& slice, Deadline deadline) = 0;   // the object as the server stored it
   virtual absl::StatusOr<Slice> Replace(const Slice& slice, Deadline deadline) = 0;  // with its resourceVersion

@@ -1,6 +1,5 @@
 #include "store/codec.h"
 
-
 #include "base/status.h"
 #include "base/text.h"
 
@@ -118,12 +117,8 @@ std::vector<std::string> SplitLines(std::string_view text) {
   return {lines.begin(), lines.end()};
 }
 
-std::int64_t ToNanoseconds(WallTime time) {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
-}
+std::int64_t ToNanoseconds(WallTime time) { return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count(); }
 
-WallTime FromNanoseconds(std::int64_t nanoseconds) {
-  return WallTime(std::chrono::duration_cast<WallTime::duration>(std::chrono::nanoseconds(nanoseconds)));
-}
+WallTime FromNanoseconds(std::int64_t nanoseconds) { return WallTime(std::chrono::duration_cast<WallTime::duration>(std::chrono::nanoseconds(nanoseconds))); }
 
 }  // namespace tranche::store

@@ -34,8 +34,9 @@ absl::Status ErrorOf(sqlite3* handle, int code) {
     case SQLITE_IOERR: return absl::UnavailableError(Cat(text, "; check the disk that holds the store"));
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
-      return absl::DataLossError(Cat(text, "; the file is damaged or not a Tranche store, it was left as it is. Move it away to start with an empty "
-                                           "store, or restore a copy"));
+      return absl::DataLossError(Cat(text,
+                                     "; the file is damaged or not a Tranche store, it was left as it is. Move it away to start with an empty "
+                                     "store, or restore a copy"));
     case SQLITE_READONLY:
     case SQLITE_PERM:
     case SQLITE_AUTH: return absl::PermissionDeniedError(text);
@@ -119,7 +120,8 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path
   sqlite3_extended_result_codes(handle, 1);
   auto database = std::unique_ptr<Database>(new Database(handle));
   static thread_local std::chrono::steady_clock::time_point busy_since;
-  sqlite3_busy_handler(handle, [](void*, int tries) { return OnBusy(&busy_since, tries); }, nullptr);
+  sqlite3_busy_handler(
+      handle, [](void*, int tries) { return OnBusy(&busy_since, tries); }, nullptr);
   return database;
 }
 

@@ -33,10 +33,10 @@ class Statement {
   Statement& BindNull();
   // True: a row is there. False: done.
   absl::StatusOr<bool> Step();
-  absl::Status Run();                                // for statements without rows
+  absl::Status Run();  // for statements without rows
 
   std::string Text(int column) const;
-  std::string_view TextView(int column) const;       // until the next Step
+  std::string_view TextView(int column) const;  // until the next Step
   std::int64_t Integer(int column) const;
   bool IsNull(int column) const;
 
@@ -56,7 +56,7 @@ class Database {
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;
 
-  absl::Status Execute(const std::string& sql);      // any number of statements, not cached
+  absl::Status Execute(const std::string& sql);        // any number of statements, not cached
   absl::StatusOr<Statement> Prepare(const char* sql);  // cached by the text's address: pass literals
   absl::StatusOr<std::int64_t> QueryInteger(const std::string& sql);
   absl::StatusOr<std::string> QueryText(const std::string& sql);

@@ -16,24 +16,29 @@ namespace tranche::store {
 #define TRANCHE_HOLDING_COLUMNS "backend, physical, driver, pool, device, mode, admin_access, consumed, counters"
 #define TRANCHE_NEW_HOLDING "NEW.backend, NEW.physical, NEW.driver, NEW.pool, NEW.device, NEW.mode, NEW.admin_access, NEW.consumed, NEW.counters"
 #define TRANCHE_OLD_HOLDING "OLD.backend, OLD.physical, OLD.driver, OLD.pool, OLD.device, OLD.mode, OLD.admin_access, OLD.consumed, OLD.counters"
-#define TRANCHE_COUNT_NEW                                                                                        \
-  "INSERT INTO holdings (" TRANCHE_HOLDING_COLUMNS ", shares) VALUES (" TRANCHE_NEW_HOLDING ", 1)"                \
+#define TRANCHE_COUNT_NEW                                                                   \
+  "INSERT INTO holdings (" TRANCHE_HOLDING_COLUMNS ", shares) VALUES (" TRANCHE_NEW_HOLDING \
+  ", 1)"                                                                                    \
   " ON CONFLICT DO UPDATE SET shares = shares + 1;"
-#define TRANCHE_UNCOUNT_OLD                                                                                       \
-  "UPDATE holdings SET shares = shares - 1 WHERE (" TRANCHE_HOLDING_COLUMNS ") = (" TRANCHE_OLD_HOLDING ");"      \
+#define TRANCHE_UNCOUNT_OLD                                                                             \
+  "UPDATE holdings SET shares = shares - 1 WHERE (" TRANCHE_HOLDING_COLUMNS ") = (" TRANCHE_OLD_HOLDING \
+  ");"                                                                                                  \
   "DELETE FROM holdings WHERE (" TRANCHE_HOLDING_COLUMNS ") = (" TRANCHE_OLD_HOLDING ") AND shares <= 0;"
-#define TRANCHE_HOLDINGS_SCHEMA                                                                                   \
+#define TRANCHE_HOLDINGS_SCHEMA                                                                                                           \
   "CREATE TABLE holdings (backend TEXT NOT NULL, physical TEXT NOT NULL, driver TEXT NOT NULL, pool TEXT NOT NULL, device TEXT NOT NULL," \
   " mode TEXT NOT NULL, admin_access INTEGER NOT NULL, consumed TEXT NOT NULL, counters TEXT NOT NULL, shares INTEGER NOT NULL,"          \
-  " PRIMARY KEY (" TRANCHE_HOLDING_COLUMNS ")) WITHOUT ROWID;"                                                    \
-  "CREATE TRIGGER shares_count_insert AFTER INSERT ON shares BEGIN " TRANCHE_COUNT_NEW " END;"                    \
-  "CREATE TRIGGER shares_count_delete AFTER DELETE ON shares BEGIN " TRANCHE_UNCOUNT_OLD " END;"                  \
-  "CREATE TRIGGER shares_count_update AFTER UPDATE ON shares WHEN (" TRANCHE_OLD_HOLDING ") IS NOT (" TRANCHE_NEW_HOLDING ")" \
+  " PRIMARY KEY (" TRANCHE_HOLDING_COLUMNS                                                                                                \
+  ")) WITHOUT ROWID;"                                                                                                                     \
+  "CREATE TRIGGER shares_count_insert AFTER INSERT ON shares BEGIN " TRANCHE_COUNT_NEW                                                    \
+  " END;"                                                                                                                                 \
+  "CREATE TRIGGER shares_count_delete AFTER DELETE ON shares BEGIN " TRANCHE_UNCOUNT_OLD                                                  \
+  " END;"                                                                                                                                 \
+  "CREATE TRIGGER shares_count_update AFTER UPDATE ON shares WHEN (" TRANCHE_OLD_HOLDING ") IS NOT (" TRANCHE_NEW_HOLDING                 \
+  ")"                                                                                                                                     \
   " BEGIN " TRANCHE_UNCOUNT_OLD TRANCHE_COUNT_NEW " END;"
 
 // From schema 1: an index over shares and a table of counters did what holdings does now.
-const char* const kUpgradeFrom1 =
-    "DROP INDEX IF EXISTS shares_by_physical; DROP TABLE IF EXISTS share_counters;" TRANCHE_HOLDINGS_SCHEMA;
+const char* const kUpgradeFrom1 = "DROP INDEX IF EXISTS shares_by_physical; DROP TABLE IF EXISTS share_counters;" TRANCHE_HOLDINGS_SCHEMA;
 
 const char* const kRecountHoldings =
     "DELETE FROM holdings; INSERT INTO holdings SELECT " TRANCHE_HOLDING_COLUMNS ", count(*) FROM shares GROUP BY " TRANCHE_HOLDING_COLUMNS;
@@ -77,10 +82,10 @@ CREATE TRIGGER audit_no_replace BEFORE INSERT ON audit WHEN EXISTS (SELECT 1 FRO
 namespace {
 
 #define TRANCHE_CLAIM_COLUMNS "driver, claim_uid, namespace, name, epoch, allocation_version, state, reason, pod_uids, created_at, updated_at"
-#define TRANCHE_SHARE_COLUMNS                                                                                                     \
+#define TRANCHE_SHARE_COLUMNS                                                                                                      \
   "driver, claim_uid, request, pool, device, share_id, backend, physical, offer, device_class, mode, admin_access, result_index, " \
   "consumed, counters, policy_version, configuration, state, applied"
-#define TRANCHE_AUDIT_COLUMNS                                                                                                  \
+#define TRANCHE_AUDIT_COLUMNS                                                                                        \
   "at, actor, action, tenant, claim, claim_uid, request, driver, pool, device, share_id, capacity, policy_version, " \
   "allocation_version, outcome, message"
 
@@ -126,19 +131,20 @@ AuditRecord ReadAudit(const Statement& row) {
   record.id = row.Integer(0);
   record.at = FromNanoseconds(row.Integer(1));
   int column = 2;
-  for (std::string* field : {&record.actor, &record.action, &record.tenant, &record.claim, &record.claim_uid, &record.request, &record.driver,
-                             &record.pool, &record.device, &record.share_id, &record.capacity, &record.policy_version,
-                             &record.allocation_version, &record.outcome, &record.message}) {
+  for (std::string* field :
+       {&record.actor, &record.action, &record.tenant, &record.claim, &record.claim_uid, &record.request, &record.driver, &record.pool, &record.device,
+        &record.share_id, &record.capacity, &record.policy_version, &record.allocation_version, &record.outcome, &record.message}) {
     *field = row.Text(column++);
   }
   return record;
 }
 
 // The claim that asks is not counted: its own rows are few and found by their key.
-#define TRANCHE_COUNTED                                                                                                                     \
-  "SELECT " TRANCHE_HOLDING_COLUMNS ", shares - (SELECT count(*) FROM shares AS own WHERE own.driver = ? AND own.claim_uid = ?"             \
-  " AND (own.backend, own.physical, own.driver, own.pool, own.device, own.mode, own.admin_access, own.consumed, own.counters) ="           \
-  " (holdings.backend, holdings.physical, holdings.driver, holdings.pool, holdings.device, holdings.mode, holdings.admin_access,"         \
+#define TRANCHE_COUNTED                                                                                                           \
+  "SELECT " TRANCHE_HOLDING_COLUMNS                                                                                               \
+  ", shares - (SELECT count(*) FROM shares AS own WHERE own.driver = ? AND own.claim_uid = ?"                                     \
+  " AND (own.backend, own.physical, own.driver, own.pool, own.device, own.mode, own.admin_access, own.consumed, own.counters) ="  \
+  " (holdings.backend, holdings.physical, holdings.driver, holdings.pool, holdings.device, holdings.mode, holdings.admin_access," \
   " holdings.consumed, holdings.counters)), '', '', '' FROM holdings"
 // The bare columns next to min() come from the row that has the minimum: the holder's.
 #define TRANCHE_NAMED "SELECT " TRANCHE_HOLDING_COLUMNS ", count(*), min(claim_uid), request, share_id FROM shares"
@@ -150,8 +156,7 @@ bool Uses(const std::vector<CounterUse>& counters, std::string_view counter_set)
 }  // namespace
 
 absl::StatusOr<std::optional<ClaimRow>> SqlTransaction::FindClaim(const std::string& driver, const std::string& claim_uid) {
-  TRANCHE_ASSIGN_OR_RETURN(Statement statement,
-                           database_.Prepare("SELECT " TRANCHE_CLAIM_COLUMNS " FROM claims WHERE driver = ? AND claim_uid = ?"));
+  TRANCHE_ASSIGN_OR_RETURN(Statement statement, database_.Prepare("SELECT " TRANCHE_CLAIM_COLUMNS " FROM claims WHERE driver = ? AND claim_uid = ?"));
   statement.Bind(driver).Bind(claim_uid);
   TRANCHE_ASSIGN_OR_RETURN(const bool found, statement.Step());
   if (!found) return std::nullopt;
@@ -160,8 +165,7 @@ absl::StatusOr<std::optional<ClaimRow>> SqlTransaction::FindClaim(const std::str
 }
 
 absl::StatusOr<std::vector<ClaimRow>> SqlTransaction::Claims() {
-  TRANCHE_ASSIGN_OR_RETURN(Statement statement,
-                           database_.Prepare("SELECT " TRANCHE_CLAIM_COLUMNS " FROM claims ORDER BY driver, claim_uid"));
+  TRANCHE_ASSIGN_OR_RETURN(Statement statement, database_.Prepare("SELECT " TRANCHE_CLAIM_COLUMNS " FROM claims ORDER BY driver, claim_uid"));
   std::vector<ClaimRow> claims;
   while (true) {
     TRANCHE_ASSIGN_OR_RETURN(const bool row, statement.Step());
@@ -182,17 +186,15 @@ absl::StatusOr<std::vector<ShareRow>> SqlTransaction::ReadShares(Statement state
 }
 
 absl::StatusOr<std::vector<ShareRow>> SqlTransaction::SharesOfClaim(const std::string& driver, const std::string& claim_uid) {
-  TRANCHE_ASSIGN_OR_RETURN(
-      Statement statement,
-      database_.Prepare("SELECT " TRANCHE_SHARE_COLUMNS " FROM shares WHERE driver = ? AND claim_uid = ? ORDER BY result_index, request"));
+  TRANCHE_ASSIGN_OR_RETURN(Statement statement,
+                           database_.Prepare("SELECT " TRANCHE_SHARE_COLUMNS " FROM shares WHERE driver = ? AND claim_uid = ? ORDER BY result_index, request"));
   statement.Bind(driver).Bind(claim_uid);
   return ReadShares(std::move(statement));
 }
 
 absl::StatusOr<std::vector<ShareRow>> SqlTransaction::Shares() {
-  TRANCHE_ASSIGN_OR_RETURN(
-      Statement statement,
-      database_.Prepare("SELECT " TRANCHE_SHARE_COLUMNS " FROM shares ORDER BY driver, claim_uid, result_index, request"));
+  TRANCHE_ASSIGN_OR_RETURN(Statement statement,
+                           database_.Prepare("SELECT " TRANCHE_SHARE_COLUMNS " FROM shares ORDER BY driver, claim_uid, result_index, request"));
   return ReadShares(std::move(statement));
 }
 
@@ -217,42 +219,38 @@ absl::StatusOr<std::vector<Holding>> SqlTransaction::ReadHoldings(Statement stat
   }
 }
 
-absl::StatusOr<std::vector<Holding>> SqlTransaction::HoldingsOfPhysical(const std::string& backend, const std::string& physical,
-                                                                        const ClaimKey& except, Holders holders) {
+absl::StatusOr<std::vector<Holding>> SqlTransaction::HoldingsOfPhysical(const std::string& backend, const std::string& physical, const ClaimKey& except,
+                                                                        Holders holders) {
   if (holders == Holders::kCounted) {
     TRANCHE_ASSIGN_OR_RETURN(Statement statement, database_.Prepare(TRANCHE_COUNTED " WHERE backend = ? AND physical = ?"));
     statement.Bind(except.driver).Bind(except.claim_uid).Bind(backend).Bind(physical);
     return ReadHoldings(std::move(statement), "");
   }
-  TRANCHE_ASSIGN_OR_RETURN(Statement statement,
-                           database_.Prepare(TRANCHE_NAMED " WHERE backend = ? AND physical = ? AND NOT (driver = ? AND claim_uid = ?)"
-                                             " GROUP BY " TRANCHE_HOLDING_COLUMNS));
+  TRANCHE_ASSIGN_OR_RETURN(Statement statement, database_.Prepare(TRANCHE_NAMED " WHERE backend = ? AND physical = ? AND NOT (driver = ? AND claim_uid = ?)"
+                                                                                " GROUP BY " TRANCHE_HOLDING_COLUMNS));
   statement.Bind(backend).Bind(physical).Bind(except.driver).Bind(except.claim_uid);
   return ReadHoldings(std::move(statement), "");
 }
 
 absl::StatusOr<std::vector<Holding>> SqlTransaction::HoldingsOfCounterSet(const std::string& counter_set, const std::string& except_backend,
-                                                                          const std::string& except_physical, const ClaimKey& except,
-                                                                          Holders holders) {
+                                                                          const std::string& except_physical, const ClaimKey& except, Holders holders) {
   const std::string& driver = except.driver;  // counter sets are a driver's own
   if (holders == Holders::kCounted) {
-    TRANCHE_ASSIGN_OR_RETURN(
-        Statement statement,
-        database_.Prepare(TRANCHE_COUNTED " WHERE driver = ? AND instr(counters, ?) AND NOT (backend = ? AND physical = ?)"));
+    TRANCHE_ASSIGN_OR_RETURN(Statement statement,
+                             database_.Prepare(TRANCHE_COUNTED " WHERE driver = ? AND instr(counters, ?) AND NOT (backend = ? AND physical = ?)"));
     statement.Bind(driver).Bind(except.claim_uid).Bind(driver).Bind(counter_set).Bind(except_backend).Bind(except_physical);
     return ReadHoldings(std::move(statement), counter_set);
   }
   TRANCHE_ASSIGN_OR_RETURN(Statement statement,
                            database_.Prepare(TRANCHE_NAMED " WHERE driver = ? AND instr(counters, ?) AND NOT (backend = ? AND physical = ?)"
-                                             " AND claim_uid <> ? GROUP BY " TRANCHE_HOLDING_COLUMNS));
+                                                           " AND claim_uid <> ? GROUP BY " TRANCHE_HOLDING_COLUMNS));
   statement.Bind(driver).Bind(counter_set).Bind(except_backend).Bind(except_physical).Bind(except.claim_uid);
   return ReadHoldings(std::move(statement), counter_set);
 }
 
 absl::StatusOr<std::vector<OfferInUse>> SqlTransaction::OffersInUse() {
-  TRANCHE_ASSIGN_OR_RETURN(Statement statement,
-                           database_.Prepare("SELECT DISTINCT driver, pool, device, offer, backend, physical, mode FROM shares"
-                                             " ORDER BY driver, pool, device, offer, backend, physical, mode"));
+  TRANCHE_ASSIGN_OR_RETURN(Statement statement, database_.Prepare("SELECT DISTINCT driver, pool, device, offer, backend, physical, mode FROM shares"
+                                                                  " ORDER BY driver, pool, device, offer, backend, physical, mode"));
   std::vector<OfferInUse> offers;
   while (true) {
     TRANCHE_ASSIGN_OR_RETURN(const bool row, statement.Step());
@@ -289,9 +287,8 @@ absl::Status SqlTransaction::Run(const char* sql, const std::string& first, cons
 }
 
 absl::Status SqlTransaction::KeepEpoch(const std::string& driver, const std::string& claim_uid, std::int64_t epoch) {
-  TRANCHE_ASSIGN_OR_RETURN(Statement statement,
-                           database_.Prepare("INSERT INTO epochs (driver, claim_uid, epoch, used_at) VALUES (?, ?, ?, ?)"
-                                             " ON CONFLICT DO UPDATE SET epoch = max(epoch, excluded.epoch), used_at = excluded.used_at"));
+  TRANCHE_ASSIGN_OR_RETURN(Statement statement, database_.Prepare("INSERT INTO epochs (driver, claim_uid, epoch, used_at) VALUES (?, ?, ?, ?)"
+                                                                  " ON CONFLICT DO UPDATE SET epoch = max(epoch, excluded.epoch), used_at = excluded.used_at"));
   return statement.Bind(driver).Bind(claim_uid).Bind(epoch).Bind(ToNanoseconds(std::chrono::system_clock::now())).Run();
 }
 
@@ -299,9 +296,8 @@ absl::Status SqlTransaction::PutClaim(const ClaimRow& row) {
   TRANCHE_RETURN_IF_ERROR(CheckWritable());
   TRANCHE_ASSIGN_OR_RETURN(const std::int64_t last, LastEpoch(row.driver, row.claim_uid));
   if (row.epoch > last) TRANCHE_RETURN_IF_ERROR(KeepEpoch(row.driver, row.claim_uid, row.epoch));
-  TRANCHE_ASSIGN_OR_RETURN(
-      Statement statement,
-      database_.Prepare("INSERT OR REPLACE INTO claims (" TRANCHE_CLAIM_COLUMNS ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+  TRANCHE_ASSIGN_OR_RETURN(Statement statement,
+                           database_.Prepare("INSERT OR REPLACE INTO claims (" TRANCHE_CLAIM_COLUMNS ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
   statement.Bind(row.driver).Bind(row.claim_uid).Bind(row.namespace_name).Bind(row.name).Bind(row.epoch).Bind(row.allocation_version);
   statement.Bind(ClaimStateName(row.state)).Bind(row.reason).Bind(JoinLines(row.pod_uids));
   return statement.Bind(ToNanoseconds(row.created_at)).Bind(ToNanoseconds(row.updated_at)).Run();
@@ -311,14 +307,13 @@ absl::Status SqlTransaction::PutShare(const ShareRow& row) {
   TRANCHE_RETURN_IF_ERROR(CheckWritable());
   TRANCHE_ASSIGN_OR_RETURN(const std::string consumed, EncodeAmounts(row.consumed));
   TRANCHE_ASSIGN_OR_RETURN(const std::string counters, EncodeCounters(row.counters));
-  TRANCHE_ASSIGN_OR_RETURN(
-      Statement statement,
-      database_.Prepare("INSERT INTO shares (" TRANCHE_SHARE_COLUMNS ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-                        " ON CONFLICT DO UPDATE SET backend = excluded.backend, physical = excluded.physical, offer = excluded.offer,"
-                        " device_class = excluded.device_class, mode = excluded.mode, admin_access = excluded.admin_access,"
-                        " result_index = excluded.result_index, consumed = excluded.consumed, counters = excluded.counters,"
-                        " policy_version = excluded.policy_version, configuration = excluded.configuration, state = excluded.state,"
-                        " applied = excluded.applied"));
+  TRANCHE_ASSIGN_OR_RETURN(Statement statement,
+                           database_.Prepare("INSERT INTO shares (" TRANCHE_SHARE_COLUMNS ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+                                             " ON CONFLICT DO UPDATE SET backend = excluded.backend, physical = excluded.physical, offer = excluded.offer,"
+                                             " device_class = excluded.device_class, mode = excluded.mode, admin_access = excluded.admin_access,"
+                                             " result_index = excluded.result_index, consumed = excluded.consumed, counters = excluded.counters,"
+                                             " policy_version = excluded.policy_version, configuration = excluded.configuration, state = excluded.state,"
+                                             " applied = excluded.applied"));
   const ShareKey& key = row.key;
   statement.Bind(key.driver).Bind(key.claim_uid).Bind(key.request).Bind(key.pool).Bind(key.device).Bind(key.share_id);
   statement.Bind(row.backend).Bind(row.physical).Bind(row.offer).Bind(row.device_class).Bind(ModeName(row.mode));
@@ -350,23 +345,21 @@ absl::Status SqlTransaction::PutPolicy(const PolicyRow& row) {
 
 absl::Status SqlTransaction::AppendAudit(const AuditRecord& record) {
   TRANCHE_RETURN_IF_ERROR(CheckWritable());
-  TRANCHE_ASSIGN_OR_RETURN(
-      Statement statement,
-      database_.Prepare("INSERT INTO audit (" TRANCHE_AUDIT_COLUMNS ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+  TRANCHE_ASSIGN_OR_RETURN(Statement statement,
+                           database_.Prepare("INSERT INTO audit (" TRANCHE_AUDIT_COLUMNS ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
   statement.Bind(ToNanoseconds(record.at == WallTime{} ? std::chrono::system_clock::now() : record.at));
-  for (const std::string* field : {&record.actor, &record.action, &record.tenant, &record.claim, &record.claim_uid, &record.request,
-                                   &record.driver, &record.pool, &record.device, &record.share_id, &record.capacity, &record.policy_version,
-                                   &record.allocation_version, &record.outcome, &record.message}) {
+  for (const std::string* field :
+       {&record.actor, &record.action, &record.tenant, &record.claim, &record.claim_uid, &record.request, &record.driver, &record.pool, &record.device,
+        &record.share_id, &record.capacity, &record.policy_version, &record.allocation_version, &record.outcome, &record.message}) {
     statement.Bind(*field);
   }
   return statement.Run();
 }
 
 absl::StatusOr<std::vector<AuditRecord>> SqlTransaction::Audit(const AuditQuery& query) {
-  TRANCHE_ASSIGN_OR_RETURN(Statement statement,
-                           database_.Prepare("SELECT id, " TRANCHE_AUDIT_COLUMNS
-                                             " FROM audit WHERE id > ? AND (? = '' OR claim_uid = ?) AND (? = '' OR tenant = ?)"
-                                             " ORDER BY id LIMIT ?"));
+  TRANCHE_ASSIGN_OR_RETURN(Statement statement, database_.Prepare("SELECT id, " TRANCHE_AUDIT_COLUMNS
+                                                                  " FROM audit WHERE id > ? AND (? = '' OR claim_uid = ?) AND (? = '' OR tenant = ?)"
+                                                                  " ORDER BY id LIMIT ?"));
   statement.Bind(query.after_id).Bind(query.claim_uid).Bind(query.claim_uid).Bind(query.tenant).Bind(query.tenant);
   statement.Bind(std::max<std::int64_t>(query.limit, 0));
   std::vector<AuditRecord> records;

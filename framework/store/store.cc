@@ -13,7 +13,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/status.h"
@@ -81,8 +80,8 @@ absl::StatusOr<Identity> Identify(Database& database) {
 absl::Status CheckIdentity(const std::string& path, const Identity& identity) {
   if (identity.application_id != kApplicationId) return NotOurs(path, "this SQLite file belongs to another program");
   if (identity.schema_version > 0 && identity.schema_version <= kSchemaVersion) return absl::OkStatus();
-  return absl::FailedPreconditionError(Cat(path, ": the store has schema ", identity.schema_version, ", this program knows ",
-                                                    kSchemaVersion, "; run a version that is at least as new as the one that wrote it"));
+  return absl::FailedPreconditionError(Cat(path, ": the store has schema ", identity.schema_version, ", this program knows ", kSchemaVersion,
+                                           "; run a version that is at least as new as the one that wrote it"));
 }
 
 // SQLite answers BUSY at once, without its busy handler, when two processes switch to WAL together.
@@ -136,8 +135,8 @@ absl::Status CheckPages(const std::string& path, Database& database) {
 absl::Status ForgetOldEpochs(Database& database) {
   const std::int64_t before = ToNanoseconds(std::chrono::system_clock::now() - kEpochLife);
   return database.Execute(Cat("DELETE FROM epochs WHERE used_at < ", before,
-                                       " AND NOT EXISTS (SELECT 1 FROM claims WHERE claims.driver = epochs.driver"
-                                       " AND claims.claim_uid = epochs.claim_uid)"));
+                              " AND NOT EXISTS (SELECT 1 FROM claims WHERE claims.driver = epochs.driver"
+                              " AND claims.claim_uid = epochs.claim_uid)"));
 }
 
 // One IMMEDIATE transaction for several changes, a savepoint each. The state of every change is what Write returns for it.
@@ -260,10 +259,10 @@ class SqliteStore final : public Store {
     return status;
   }
 
-  std::unique_ptr<Database> writer_;   // used by the leader only
+  std::unique_ptr<Database> writer_;  // used by the leader only
   std::unique_ptr<Database> reader_;
   std::mutex read_mutex_;
-  std::mutex mutex_;                   // the three below
+  std::mutex mutex_;  // the three below
   std::deque<Pending*> queue_;
   bool leading_ = false;
 };
@@ -315,8 +314,7 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path, Open
     if (!opened.ok()) return Annotate(opened.status(), Cat("open the store ", path));
     writer = *std::move(opened);
   }
-  absl::StatusOr<std::unique_ptr<Database>> reader =
-      mode == OpenMode::kReadWrite ? OpenReaderAs(path, Database::Access::kReadOnly) : OpenReader(path);
+  absl::StatusOr<std::unique_ptr<Database>> reader = mode == OpenMode::kReadWrite ? OpenReaderAs(path, Database::Access::kReadOnly) : OpenReader(path);
   if (!reader.ok()) return Annotate(reader.status(), Cat("open the store ", path));
   return std::make_unique<SqliteStore>(std::move(writer), *std::move(reader));
 }

@@ -26,12 +26,12 @@ enum class ClaimState { kPreparing, kPrepared, kUnpreparing };
 std::string_view ClaimStateName(ClaimState state);
 
 struct ClaimRow {
-  std::string driver, claim_uid;         // primary key
+  std::string driver, claim_uid;  // primary key
   std::string namespace_name, name;
-  std::int64_t epoch = 0;                // rises each time the claim is prepared anew
-  std::string allocation_version;        // CAP-6
+  std::int64_t epoch = 0;          // rises each time the claim is prepared anew
+  std::string allocation_version;  // CAP-6
   ClaimState state = ClaimState::kPreparing;
-  std::string reason;                    // why it is not prepared, or what the last try said
+  std::string reason;  // why it is not prepared, or what the last try said
   std::vector<std::string> pod_uids;
   WallTime created_at{}, updated_at{};
   friend bool operator==(const ClaimRow&, const ClaimRow&) = default;
@@ -41,28 +41,28 @@ enum class ShareState { kIntent, kApplied, kReleasing };
 std::string_view ShareStateName(ShareState state);
 
 struct ShareRow {
-  ShareKey key;                          // primary key
+  ShareKey key;  // primary key
   std::string backend, physical, offer, device_class;
   Mode mode = Mode::kShare;
   bool admin_access = false;
   int result_index = 0;
   Quantities consumed;
-  std::vector<CounterUse> counters;      // snapshot at grant
-  std::string policy_version;            // a PolicyRow
-  std::string configuration;             // merged parameters, JSON
+  std::vector<CounterUse> counters;  // snapshot at grant
+  std::string policy_version;        // a PolicyRow
+  std::string configuration;         // merged parameters, JSON
   ShareState state = ShareState::kIntent;
-  std::optional<AppliedShare> applied;   // what the backend answered: limits, edits, network data, state
+  std::optional<AppliedShare> applied;  // what the backend answered: limits, edits, network data, state
   friend bool operator==(const ShareRow&, const ShareRow&) = default;
 };
 
 // Shares that are equal in everything the capacity sums look at, added up: a device with a thousand equal shares is one holding.
 struct Holding {
-  ShareKey holder;                       // one of the shares; kCounted leaves its claim, request and shareID empty
+  ShareKey holder;  // one of the shares; kCounted leaves its claim, request and shareID empty
   std::string backend, physical;
   Mode mode = Mode::kShare;
   bool admin_access = false;
-  Quantities consumed;                   // of all of them together; empty in HoldingsOfCounterSet
-  std::vector<CounterUse> counters;      // of one: a device is charged once
+  Quantities consumed;               // of all of them together; empty in HoldingsOfCounterSet
+  std::vector<CounterUse> counters;  // of one: a device is charged once
   std::int64_t shares = 1;
   friend bool operator==(const Holding&, const Holding&) = default;
 };
@@ -82,11 +82,11 @@ struct OfferInUse {
 };
 
 struct PolicyRow {
-  std::string version;                   // "sha256:…"
+  std::string version;  // "sha256:…"
   std::string json;
 };
 
-class Transaction {                      // reads see the transaction's own writes
+class Transaction {  // reads see the transaction's own writes
  public:
   virtual ~Transaction() = default;
   virtual absl::StatusOr<std::optional<ClaimRow>> FindClaim(const std::string& driver, const std::string& claim_uid) = 0;
@@ -98,8 +98,7 @@ class Transaction {                      // reads see the transaction's own writ
                                                                   Holders holders) = 0;
   // The same for a counter set of the claim's driver, without what touches the given physical device: the two lists are disjoint.
   virtual absl::StatusOr<std::vector<Holding>> HoldingsOfCounterSet(const std::string& counter_set, const std::string& except_backend,
-                                                                    const std::string& except_physical, const ClaimKey& except,
-                                                                    Holders holders) = 0;
+                                                                    const std::string& except_physical, const ClaimKey& except, Holders holders) = 0;
   virtual absl::StatusOr<std::vector<OfferInUse>> OffersInUse() = 0;
   virtual absl::StatusOr<std::optional<PolicyRow>> FindPolicy(const std::string& version) = 0;
   // Highest epoch ever used for the claim (kept after the claim's rows are gone, for one day at least); 0 when never.
@@ -108,8 +107,8 @@ class Transaction {                      // reads see the transaction's own writ
   virtual absl::Status PutClaim(const ClaimRow& row) = 0;
   virtual absl::Status PutShare(const ShareRow& row) = 0;
   virtual absl::Status DeleteClaim(const std::string& driver, const std::string& claim_uid) = 0;  // with its shares; keeps the epoch
-  virtual absl::Status PutPolicy(const PolicyRow& row) = 0;   // present: no change
-  virtual absl::Status AppendAudit(const AuditRecord& record) = 0;   // id is given here
+  virtual absl::Status PutPolicy(const PolicyRow& row) = 0;                                       // present: no change
+  virtual absl::Status AppendAudit(const AuditRecord& record) = 0;                                // id is given here
 };
 
 struct AuditQuery {
@@ -130,7 +129,7 @@ class Store {
   // Makes the write-ahead log as long as it becomes before SQLite begins it anew. A commit that lengthens the file waits for the file system's journal
   // too and takes half as long again. Once after Open; other writers wait for some milliseconds.
   virtual absl::Status LengthenLog() = 0;
-  virtual absl::Status Read(const std::function<absl::Status(Transaction&)>& look) = 0;   // writes inside fail
+  virtual absl::Status Read(const std::function<absl::Status(Transaction&)>& look) = 0;  // writes inside fail
   virtual absl::StatusOr<std::vector<AuditRecord>> Audit(const AuditQuery& query) = 0;
 };
 

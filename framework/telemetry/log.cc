@@ -92,8 +92,8 @@ bool IsTextFormat() {
 }
 
 std::string JsonLine(LogLevel level, std::string_view message, const LogFields& fields) {
-  std::string line = absl::StrCat("{\"time\":\"", FormatTime(std::chrono::system_clock::now()), "\",\"level\":\"",
-                                  std::string(LevelName(level)), "\",\"message\":", Quoted(message));
+  std::string line = absl::StrCat("{\"time\":\"", FormatTime(std::chrono::system_clock::now()), "\",\"level\":\"", std::string(LevelName(level)),
+                                  "\",\"message\":", Quoted(message));
   for (const auto& [name, value] : fields) absl::StrAppend(&line, ",", Quoted(name), ":", Quoted(value));
   return line + "}";
 }
@@ -108,11 +108,8 @@ bool IsPlainWord(std::string_view text) {
 
 std::string TextLine(LogLevel level, std::string_view message, const LogFields& fields) {
   const std::string quoted = Quoted(message);
-  std::string line = absl::StrCat(FormatTime(std::chrono::system_clock::now()), " ", std::string(LevelName(level)), " ",
-                                  quoted.substr(1, quoted.size() - 2));
-  for (const auto& [name, value] : fields) {
-    absl::StrAppend(&line, " ", std::string(name), "=", IsPlainWord(value) ? value : Quoted(value));
-  }
+  std::string line = absl::StrCat(FormatTime(std::chrono::system_clock::now()), " ", std::string(LevelName(level)), " ", quoted.substr(1, quoted.size() - 2));
+  for (const auto& [name, value] : fields) { absl::StrAppend(&line, " ", std::string(name), "=", IsPlainWord(value) ? value : Quoted(value)); }
   return line;
 }
 }  // namespace
@@ -123,8 +120,7 @@ absl::Status SetLogLevel(std::string_view level) {
     TheLogger().set_level(SpdlogLevel(known));
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("unknown log level \"", std::string(level), "\"; use debug, info, warning or error"));
+  return absl::InvalidArgumentError(absl::StrCat("unknown log level \"", std::string(level), "\"; use debug, info, warning or error"));
 }
 
 void Log(LogLevel level, std::string_view message, const LogFields& fields) {

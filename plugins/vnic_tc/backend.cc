@@ -94,12 +94,15 @@ std::vector<std::string> Interfaces(const Config& config) {
 }  // namespace
 
 Backend::Backend(sdk::Host host, const boost::json::object& config, const std::string& runtime_directory)
-    : host_(host), config_(ReadConfig(config)), runtime_directory_(runtime_directory),
-      claimant_(Take(Claimant::Claim(Interfaces(config_), runtime_directory))), socket_(Take(Socket::Open())) {
+    : host_(host),
+      config_(ReadConfig(config)),
+      runtime_directory_(runtime_directory),
+      claimant_(Take(Claimant::Claim(Interfaces(config_), runtime_directory))),
+      socket_(Take(Socket::Open())) {
   std::set<std::string> uplinks;
   for (const Parent& parent : config_.parents) uplinks.insert(parent.interface);
-  monitor_ = Take(Monitor::Start(std::move(uplinks), {[host](const Identity& identity) { host.ShareLost(KeyOf(identity)); },
-                                                      [host] { host.DevicesChanged(); }}));
+  monitor_ =
+      Take(Monitor::Start(std::move(uplinks), {[host](const Identity& identity) { host.ShareLost(KeyOf(identity)); }, [host] { host.DevicesChanged(); }}));
 }
 
 const Parent* Backend::FindParent(const std::string& device) const {
@@ -108,8 +111,7 @@ const Parent* Backend::FindParent(const std::string& device) const {
 }
 
 std::string Backend::BridgeNameFor(const std::string& interface) const {
-  const auto found =
-      std::find_if(config_.parents.begin(), config_.parents.end(), [&](const Parent& parent) { return parent.interface == interface; });
+  const auto found = std::find_if(config_.parents.begin(), config_.parents.end(), [&](const Parent& parent) { return parent.interface == interface; });
   return found == config_.parents.end() ? "" : found->bridge;
 }
 
@@ -173,8 +175,8 @@ Backend::Planned Backend::Plan(const Parent& parent, const Uplink& uplink, Ledge
   const State state = ReadState(request.state);
   planned.setup.mtu = planned.parameters.mtu != 0 ? planned.parameters.mtu : uplink.link->mtu;
   if (planned.setup.mtu > uplink.link->mtu) {
-    throw sdk::Error(TRANCHE_INVALID_ARGUMENT, "parameters.mtu " + std::to_string(planned.setup.mtu) + " is more than " +
-                                                   std::to_string(uplink.link->mtu) + ", the MTU of uplink " + parent.interface);
+    throw sdk::Error(TRANCHE_INVALID_ARGUMENT, "parameters.mtu " + std::to_string(planned.setup.mtu) + " is more than " + std::to_string(uplink.link->mtu) +
+                                                   ", the MTU of uplink " + parent.interface);
   }
   planned.setup.rate = static_cast<std::uint64_t>(planned.requested_bits) / 8;
 
@@ -188,7 +190,8 @@ Backend::Planned Backend::Plan(const Parent& parent, const Uplink& uplink, Ledge
       std::optional<ShareRecord> record = PartialRecordOf(leftover->alias);
       if (record) record->identity = IdentityOf(request.key);
       if (record && AliasOf(*record) != leftover->alias) {
-        throw sdk::Error(TRANCHE_FAILED_PRECONDITION, "interface " + host_end + " belongs to another share whose key has the same hash; delete one of the claims");
+        throw sdk::Error(TRANCHE_FAILED_PRECONDITION,
+                         "interface " + host_end + " belongs to another share whose key has the same hash; delete one of the claims");
       }
       if (record && !wish.mac) wish = {record->mac, record->address.address, record->minor};
       // Its pod may hold the other end: put back rather than made again, where that is possible.
@@ -212,9 +215,19 @@ sdk::Share Backend::Apply(const Parent& parent, const Uplink& uplink, const Plan
   sdk::Hook hook;
   hook.hook_name = "createRuntime";
   hook.path = config_.attach_hook;
-  hook.args = {"vnic-attach", "--host-end", reading.host_end.name, "--pod-end", PodEndName(record.identity),
-               "--name",      planned.parameters.interface_name,   "--address", InterfaceAddressText(record.address),
-               "--mac",       MacText(record.mac),                 "--mtu",     std::to_string(planned.setup.mtu)};
+  hook.args = {"vnic-attach",
+               "--host-end",
+               reading.host_end.name,
+               "--pod-end",
+               PodEndName(record.identity),
+               "--name",
+               planned.parameters.interface_name,
+               "--address",
+               InterfaceAddressText(record.address),
+               "--mac",
+               MacText(record.mac),
+               "--mtu",
+               std::to_string(planned.setup.mtu)};
   hook.timeout_seconds = 10;
   share.edits.hooks.push_back(std::move(hook));
   share.attributes["parent"] = parent.interface;
@@ -235,9 +248,7 @@ void Backend::PrepareOn(sdk::Call& call, const Parent& parent, const std::vector
     try {
       call.ThrowIfCancelled();
       body();
-    } catch (const sdk::Error& error) {
-      call.AddResult(request.key, error.code(), error.what());
-    }
+    } catch (const sdk::Error& error) { call.AddResult(request.key, error.code(), error.what()); }
   };
   for (const sdk::PrepareRequest* request : requests) {
     try {
@@ -283,16 +294,15 @@ sdk::Share Backend::Describe(const Uplink& uplink, const ShareRecord& record, co
     share.limits.push_back({"bandwidth", "egress", requested != 0 ? requested : in_force, in_force, reading.complete ? "hard" : "none", now,
                             "htb class " + MinorText(record.minor) + " on " + uplink.interface});
     const Counters& counters = reading.egress->counters;
-    share.usage.push_back({"bandwidth", "egress", counters.bytes, counters.drops, counters.overlimits,
-                           sdk::CounterSource{uplink.interface, kMajor | record.minor}});
+    share.usage.push_back(
+        {"bandwidth", "egress", counters.bytes, counters.drops, counters.overlimits, sdk::CounterSource{uplink.interface, kMajor | record.minor}});
   }
   if (reading.ingress && reading.ingress->kind == "tbf") {
     const auto in_force = static_cast<std::int64_t>(reading.ingress->rate * 8);
-    share.limits.push_back({"bandwidth", "ingress", requested != 0 ? requested : in_force, in_force, reading.complete ? "hard" : "none", now,
-                            "tbf on " + reading.host_end.name});
+    share.limits.push_back(
+        {"bandwidth", "ingress", requested != 0 ? requested : in_force, in_force, reading.complete ? "hard" : "none", now, "tbf on " + reading.host_end.name});
     const Counters& counters = reading.ingress->counters;
-    share.usage.push_back({"bandwidth", "ingress", counters.bytes, counters.drops, counters.overlimits,
-                           sdk::CounterSource{reading.host_end.name, 0}});
+    share.usage.push_back({"bandwidth", "ingress", counters.bytes, counters.drops, counters.overlimits, sdk::CounterSource{reading.host_end.name, 0}});
   }
   share.network = sdk::NetworkData{"", {InterfaceAddressText(record.address)}, MacText(record.mac)};
   share.attributes["parent"] = record.parent;

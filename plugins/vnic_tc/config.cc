@@ -55,9 +55,8 @@ Parent ReadParent(const json::object& object, const std::string& where) {
   if (parent.interface == "lo") Invalid(where + ".interface \"lo\" is the loopback, which leads to nobody; name the interface towards the network");
   parent.device = DeviceName(parent.interface);
   parent.bandwidth_bits = BitsOf(object, "bandwidth", where);
-  parent.default_bits = object.contains("defaultRate")
-                            ? BitsOf(object, "defaultRate", where)
-                            : std::clamp(parent.bandwidth_bits / 100, kMinimumDefaultBits, kMaximumDefaultBits);
+  parent.default_bits =
+      object.contains("defaultRate") ? BitsOf(object, "defaultRate", where) : std::clamp(parent.bandwidth_bits / 100, kMinimumDefaultBits, kMaximumDefaultBits);
   if (parent.default_bits >= parent.bandwidth_bits) Invalid(where + ".defaultRate must be below bandwidth");
   const std::string subnet = TextOf(object, "subnet", where);
   const auto parsed = ParseSubnet(subnet);
@@ -96,9 +95,9 @@ std::optional<std::int64_t> ParseBits(std::string_view text) {
     digits = digits * 10 + (character - '0');
     if (digits > INT64_MAX || decimals > 18) return std::nullopt;
   }
-  static constexpr std::pair<std::string_view, std::int64_t> kUnits[] = {
-      {"", 1},           {"k", 1000},          {"M", 1000000},     {"G", 1000000000},   {"T", 1000000000000},
-      {"Ki", 1LL << 10}, {"Mi", 1LL << 20},    {"Gi", 1LL << 30},  {"Ti", 1LL << 40}};
+  static constexpr std::pair<std::string_view, std::int64_t> kUnits[] = {{"", 1},           {"k", 1000},          {"M", 1000000},
+                                                                         {"G", 1000000000}, {"T", 1000000000000}, {"Ki", 1LL << 10},
+                                                                         {"Mi", 1LL << 20}, {"Gi", 1LL << 30},    {"Ti", 1LL << 40}};
   const auto* unit = std::find_if(std::begin(kUnits), std::end(kUnits), [&](const auto& entry) { return entry.first == text.substr(position); });
   if (!any || unit == std::end(kUnits)) return std::nullopt;
   Wide value = digits * unit->second;

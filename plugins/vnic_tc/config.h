@@ -18,7 +18,7 @@ struct Parent {
   std::string interface, device;  // device: the name that the host knows it by
   std::int64_t bandwidth_bits = 0, default_bits = 0;
   Subnet subnet;
-  std::uint32_t reserved = 0;     // the gateway, or the first address where none is configured
+  std::uint32_t reserved = 0;  // the gateway, or the first address where none is configured
   std::string bridge;
 };
 

@@ -34,11 +34,8 @@ State ReadState(const std::string& text) {
 }
 
 std::string WriteState(const ShareRecord& record, std::uint32_t mtu) {
-  return json::serialize(json::object{{"mac", MacText(record.mac)},
-                                      {"ip", InterfaceAddressText(record.address)},
-                                      {"minor", record.minor},
-                                      {"parent", record.parent},
-                                      {"mtu", mtu}});
+  return json::serialize(json::object{
+      {"mac", MacText(record.mac)}, {"ip", InterfaceAddressText(record.address)}, {"minor", record.minor}, {"parent", record.parent}, {"mtu", mtu}});
 }
 
 void Throw(const Failure& failure) { throw tranche::sdk::Error(failure.code, failure.message); }

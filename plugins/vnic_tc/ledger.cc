@@ -58,7 +58,8 @@ Result<ShareRecord> Ledger::Book(const ShareRequest& request) {
   const std::optional<ShareRecord> existing = Find(request.identity);
   const std::string host_end = HostEndName(request.identity);
   if (!existing && shares_.contains(host_end)) {
-    return Failure{TRANCHE_FAILED_PRECONDITION, "interface " + host_end + " belongs to another share whose key has the same hash; delete that claim or this one"};
+    return Failure{TRANCHE_FAILED_PRECONDITION,
+                   "interface " + host_end + " belongs to another share whose key has the same hash; delete that claim or this one"};
   }
   ShareRecord record = existing.value_or(ShareRecord{request.identity, {0, parent_.subnet.prefix}, {}, 0, parent_.interface});
   if (!existing) {
@@ -100,8 +101,8 @@ Result<std::uint32_t> Ledger::ChooseAddress(const ShareRequest& request) const {
   for (std::uint64_t address = request.range.base; address <= request.range.broadcast(); ++address) {
     if (Assignable(request.range, static_cast<std::uint32_t>(address))) return static_cast<std::uint32_t>(address);
   }
-  return Failure{TRANCHE_RESOURCE_EXHAUSTED, "no address is free in " + SubnetText(request.range) + " of uplink " + parent_.interface +
-                                                 "; configure a larger subnet or end other claims"};
+  return Failure{TRANCHE_RESOURCE_EXHAUSTED,
+                 "no address is free in " + SubnetText(request.range) + " of uplink " + parent_.interface + "; configure a larger subnet or end other claims"};
 }
 
 Result<std::uint32_t> Ledger::ChooseMinor(const ShareRequest& request) const {

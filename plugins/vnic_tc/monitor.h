@@ -26,8 +26,8 @@ class Monitor {
   Monitor(const Monitor&) = delete;
   Monitor& operator=(const Monitor&) = delete;
 
-  void Watch(const Identity& identity);               // applied now
-  void Forget(const std::string& host_end);           // about to be deleted by us
+  void Watch(const Identity& identity);      // applied now
+  void Forget(const std::string& host_end);  // about to be deleted by us
 
  private:
   Monitor(Socket socket, int stop, std::set<std::string> uplinks, Events events);

@@ -149,7 +149,8 @@ void CyclesCase(Reporter& reporter, const CaseInput& input) {
     if (!wanted.has_value()) return;
     const Reply prepared = session.Prepare({*wanted});
     if (const SeenShare* share = prepared.Find(wanted->text)) wanted->state = share->state;
-    if (!prepared.dropped && !prepared.Ok(wanted->text)) reporter.Fail("TB-075", "prepare fails in cycle " + std::to_string(cycle) + ": " + FirstMessage(prepared));
+    if (!prepared.dropped && !prepared.Ok(wanted->text))
+      reporter.Fail("TB-075", "prepare fails in cycle " + std::to_string(cycle) + ": " + FirstMessage(prepared));
     session.Unprepare({*wanted});
     if (session.ListPrepared().Find(wanted->text) != nullptr) break;  // TB-062
     if (cycle != 2) continue;
@@ -159,7 +160,8 @@ void CyclesCase(Reporter& reporter, const CaseInput& input) {
   }
   const std::size_t more = Descriptors();
   if (more > descriptors) reporter.Fail("TB-075", std::to_string(more - descriptors) + " descriptors more after " + std::to_string(cycles - 3) + " cycles");
-  if (ReadProcess().threads > threads) reporter.Fail("TB-075", std::to_string(ReadProcess().threads - threads) + " threads more after " + std::to_string(cycles - 3) + " cycles");
+  if (ReadProcess().threads > threads)
+    reporter.Fail("TB-075", std::to_string(ReadProcess().threads - threads) + " threads more after " + std::to_string(cycles - 3) + " cycles");
   const long growth = ResidentKilobytes() - resident;
   session.Destroy();
   reporter.Pass("TB-075");

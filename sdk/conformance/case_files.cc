@@ -73,7 +73,9 @@ void JudgeConfiguration(Report& report, const json::object& manifest, const Opti
 }
 
 bool IsEntry(std::string_view name) { return name.starts_with("tranche_backend_v"); }
-bool IsSanitizer(std::string_view name) { return name.starts_with("__asan") || name.starts_with("__ubsan") || name.starts_with("__odr_asan") || name.starts_with("__tsan"); }
+bool IsSanitizer(std::string_view name) {
+  return name.starts_with("__asan") || name.starts_with("__ubsan") || name.starts_with("__odr_asan") || name.starts_with("__tsan");
+}
 
 std::string First(const std::vector<std::string>& texts, bool (*wrong)(std::string_view)) {
   const auto found = std::find_if(texts.begin(), texts.end(), [&](const std::string& text) { return wrong(text); });
@@ -89,7 +91,8 @@ bool JudgeSymbols(Report& report, const ElfFacts& facts) {
   Judge(report, "TB-011", facts.unique.empty() ? "" : "unique symbol " + facts.unique.front());
   Judge(report, "TB-012", facts.run_paths.empty() ? "" : "run path " + facts.run_paths.front());
   const auto foreign = [](std::string_view name) {
-    return name.starts_with("libprotobuf") || name.starts_with("libgrpc") || name.find("N6google8protobuf") != std::string_view::npos || name.starts_with("grpc_");
+    return name.starts_with("libprotobuf") || name.starts_with("libgrpc") || name.find("N6google8protobuf") != std::string_view::npos ||
+           name.starts_with("grpc_");
   };
   std::string heavy = First(facts.needed, foreign);
   for (const auto* list : {&facts.undefined, &facts.exports}) heavy = heavy.empty() ? First(*list, foreign) : heavy;
@@ -142,7 +145,8 @@ bool ExamineFiles(Report& report, const Options& options, Subject& subject) {
     if (!abi.starts_with("1.")) report.Fail("TB-003", "needs ABI " + std::string(abi) + "; this kit knows 1.x");
     subject.abi_minor = std::atoi(std::string(abi.substr(abi.find('.') + 1)).c_str());
     JudgeConfiguration(report, *manifest, options);
-    if (subject.library_path.empty()) subject.library_path = (fs::path(subject.manifest_path).parent_path() / std::string(TextOf(*manifest, "library"))).string();
+    if (subject.library_path.empty())
+      subject.library_path = (fs::path(subject.manifest_path).parent_path() / std::string(TextOf(*manifest, "library"))).string();
   }
   std::error_code error;
   const fs::path real = fs::canonical(subject.library_path, error);
@@ -156,7 +160,8 @@ bool ExamineFiles(Report& report, const Options& options, Subject& subject) {
   Judge(report, "TB-007", untrusted);
   if (manifest.has_value()) {
     const std::string digest = Sha256(*bytes);
-    Judge(report, "TB-005", digest == TextOf(*manifest, "sha256") ? "" : "the library's is " + digest + "; write the manifest after the last change of the library");
+    Judge(report, "TB-005",
+          digest == TextOf(*manifest, "sha256") ? "" : "the library's is " + digest + "; write the manifest after the last change of the library");
   }
   const ElfAnswer elf = ReadElf(*bytes);
   Judge(report, "TB-006", elf.why);

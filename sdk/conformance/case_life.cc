@@ -59,7 +59,8 @@ void LifeCase(Reporter& reporter, const CaseInput& input) {
   reporter.Pass("TB-027");
   const Reply first = session.Discover();
   if (!first.ok() || (first.devices.empty() && !first.dropped)) {
-    reporter.Fail("TB-053", first.ok() ? "discover found no device; name existing hardware in --config" : "discover failed with code " + std::to_string(first.code) + ": " + first.message);
+    reporter.Fail("TB-053", first.ok() ? "discover found no device; name existing hardware in --config"
+                                       : "discover failed with code " + std::to_string(first.code) + ": " + first.message);
   } else if (!first.devices.empty()) {
     reporter.Pass("TB-053");
   }

@@ -20,9 +20,7 @@ Called CallEntry(Reporter& reporter, tranche_backend_entry entry, const tranche_
   reporter.Enter(TRANCHE_BACKEND_ENTRY, std::chrono::seconds(5));
   try {
     called.table = entry(&head);
-  } catch (...) {
-    called.threw = true;
-  }
+  } catch (...) { called.threw = true; }
   reporter.Leave();
   return called;
 }
@@ -72,7 +70,10 @@ bool JudgeTable(Reporter& reporter, const CaseInput& input, const tranche_backen
     return reporter.Fail("TB-020", "struct_size is " + std::to_string(head.struct_size)), false;
   }
   reporter.Pass("TB-020");
-  Judge(reporter, "TB-003", input.subject.abi_minor > head.minor ? "the manifest needs minor " + std::to_string(input.subject.abi_minor) + ", the table has " + std::to_string(head.minor) : "");
+  Judge(reporter, "TB-003",
+        input.subject.abi_minor > head.minor
+            ? "the manifest needs minor " + std::to_string(input.subject.abi_minor) + ", the table has " + std::to_string(head.minor)
+            : "");
   const std::string missing = MissingMembers(*table);
   Judge(reporter, "TB-021", missing);
   const std::string name = table->name == nullptr ? "" : std::string(table->name, ::strnlen(table->name, 64));

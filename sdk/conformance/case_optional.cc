@@ -21,7 +21,8 @@ void JudgeHealth(Reporter& reporter, Session& session, const std::vector<json::o
       seen.insert(std::string(TextOf(verdict, "device")));
       const std::string order = std::string(TextOf(verdict, "source")) + " of " + std::string(TextOf(verdict, "device"));
       const std::int64_t sequence = verdict.at("sequence").to_number<std::int64_t>();
-      if (last.contains(order) && sequence <= last[order]) reporter.Fail("TB-070", "sequence " + std::to_string(sequence) + " of source " + order + " does not rise");
+      if (last.contains(order) && sequence <= last[order])
+        reporter.Fail("TB-070", "sequence " + std::to_string(sequence) + " of source " + order + " does not rise");
       last[order] = sequence;
     }
     for (const json::object& device : devices) {

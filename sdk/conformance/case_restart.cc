@@ -14,7 +14,12 @@ namespace json = boost::json;
 std::string Remember(const Wanted& wanted, const SeenShare& share) {
   json::object consumed;
   for (const auto& [name, value] : wanted.consumed) consumed[name] = value;
-  return json::serialize(json::object{{"key", sdk::ToJson(wanted.key)}, {"physical", wanted.physical}, {"mode", wanted.mode}, {"consumed", std::move(consumed)}, {"share", share.value}, {"state", share.state}});
+  return json::serialize(json::object{{"key", sdk::ToJson(wanted.key)},
+                                      {"physical", wanted.physical},
+                                      {"mode", wanted.mode},
+                                      {"consumed", std::move(consumed)},
+                                      {"share", share.value},
+                                      {"state", share.state}});
 }
 
 struct Remembered {

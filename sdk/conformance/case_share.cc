@@ -29,7 +29,8 @@ void JudgeLimits(Reporter& reporter, const std::vector<json::object>& devices, c
       if (place.first != capacity) continue;
       found = true;
       const double ratio = static_cast<double>(in_force) / static_cast<double>(amount);
-      if (ratio > 1.001 || ratio < 0.98) reporter.Fail("TB-056", capacity + ": " + std::to_string(in_force) + " is in force instead of " + std::to_string(amount));
+      if (ratio > 1.001 || ratio < 0.98)
+        reporter.Fail("TB-056", capacity + ": " + std::to_string(in_force) + " is in force instead of " + std::to_string(amount));
     }
     if (!found && !level.empty() && level != "none") reporter.Fail("TB-056", capacity + " is enforced (" + level + ") and the share states no limit for it");
   }

@@ -10,8 +10,8 @@
 namespace tranche::conform {
 
 struct ElfFacts {
-  std::uint16_t machine = 0;                  // EM_…
-  std::vector<std::string> exports, unique;   // defined global or weak symbols; those with STB_GNU_UNIQUE
+  std::uint16_t machine = 0;                 // EM_…
+  std::vector<std::string> exports, unique;  // defined global or weak symbols; those with STB_GNU_UNIQUE
   std::vector<std::string> undefined;
   std::vector<std::string> needed, run_paths;
 };

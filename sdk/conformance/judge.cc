@@ -42,7 +42,8 @@ void JudgeListed(Reporter& reporter, const Reply& listed, const Wanted& wanted, 
 
 bool JudgeUnprepare(Reporter& reporter, Session& session, const Wanted& wanted) {
   const Reply released = session.Unprepare({wanted});
-  if (released.ok() && released.results.count(wanted.text) != 1) reporter.Fail("TB-054", "unprepare gives " + std::to_string(released.results.count(wanted.text)) + " results for a key");
+  if (released.ok() && released.results.count(wanted.text) != 1)
+    reporter.Fail("TB-054", "unprepare gives " + std::to_string(released.results.count(wanted.text)) + " results for a key");
   const Reply listed = session.ListPrepared();
   const bool gone = released.Ok(wanted.text) && listed.Find(wanted.text) == nullptr;
   if (!released.threw && released.results.count(wanted.text) != 0 && !gone) {

@@ -21,7 +21,8 @@ bool IsPlainPath(std::string_view path) {
 bool IsVariable(std::string_view text) {
   const std::size_t equals = text.find('=');
   if (equals == std::string_view::npos || equals == 0) return false;
-  return std::all_of(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(equals), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; });
+  return std::all_of(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(equals),
+                     [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; });
 }
 
 std::string JudgePaths(const json::object& edits, std::string_view list, std::initializer_list<std::string_view> names) {
@@ -30,7 +31,8 @@ std::string JudgePaths(const json::object& edits, std::string_view list, std::in
   for (const json::value& item : items->as_array()) {
     for (const std::string_view name : names) {
       const std::string_view path = TextOf(item.as_object(), name);
-      if (!path.empty() && !IsPlainPath(path)) return std::string(list) + ": " + std::string(name) + " " + std::string(path) + " is not an absolute path without ..";
+      if (!path.empty() && !IsPlainPath(path))
+        return std::string(list) + ": " + std::string(name) + " " + std::string(path) + " is not an absolute path without ..";
     }
   }
   return "";

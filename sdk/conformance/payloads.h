@@ -8,9 +8,9 @@
 namespace tranche::conform {
 
 struct Finding {
-  std::string rule;        // "" for none
+  std::string rule;  // "" for none
   std::string why;
-  bool unusable = false;   // nothing of it can be read
+  bool unusable = false;  // nothing of it can be read
 };
 Finding JudgeShare(const std::string& text);
 // `text` must be usable.

@@ -81,13 +81,16 @@ std::string Report::Text() const {
   std::string text = "tranche-conform " + subject_ + "\n";
   for (const Rule& rule : Rules()) {
     const Verdict verdict = Of(rule.id);
-    const std::string_view mark = verdict.outcome == Outcome::kPassed ? "ok    " : verdict.outcome == Outcome::kFailed ? "FAILED" : verdict.outcome == Outcome::kNotApplicable ? "n/a   " : "?     ";
+    const std::string_view mark = verdict.outcome == Outcome::kPassed          ? "ok    "
+                                  : verdict.outcome == Outcome::kFailed        ? "FAILED"
+                                  : verdict.outcome == Outcome::kNotApplicable ? "n/a   "
+                                                                               : "?     ";
     text.append(rule.id).append("  ").append(mark).append("  ").append(rule.text).append("\n");
     for (const std::string& detail : verdict.details) text.append("                ").append(detail).append("\n");
     if (verdict.outcome == Outcome::kFailed) text.append("                causes: ").append(rule.consequence).append("\n");
   }
-  text += std::to_string(Rules().size()) + " rules: " + std::to_string(Count(Outcome::kPassed)) + " passed, " + std::to_string(Count(Outcome::kFailed)) + " failed, " +
-          std::to_string(Count(Outcome::kNotApplicable)) + " not applicable, " + std::to_string(Count(Outcome::kNotReached)) + " not reached\n";
+  text += std::to_string(Rules().size()) + " rules: " + std::to_string(Count(Outcome::kPassed)) + " passed, " + std::to_string(Count(Outcome::kFailed)) +
+          " failed, " + std::to_string(Count(Outcome::kNotApplicable)) + " not applicable, " + std::to_string(Count(Outcome::kNotReached)) + " not reached\n";
   return text;
 }
 
@@ -110,8 +113,8 @@ std::string Report::Json() const {
 
 std::string Report::JUnit() const {
   const int not_reached = Count(Outcome::kNotReached);
-  std::string text = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"tranche-conform\" tests=\"" + std::to_string(Rules().size()) + "\" failures=\"" +
-                     std::to_string(Count(Outcome::kFailed)) + "\" errors=\"" + std::to_string(not_reached) + "\" skipped=\"" +
+  std::string text = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"tranche-conform\" tests=\"" + std::to_string(Rules().size()) +
+                     "\" failures=\"" + std::to_string(Count(Outcome::kFailed)) + "\" errors=\"" + std::to_string(not_reached) + "\" skipped=\"" +
                      std::to_string(Count(Outcome::kNotApplicable)) + "\">\n";
   for (const Rule& rule : Rules()) {
     const Verdict verdict = Of(rule.id);

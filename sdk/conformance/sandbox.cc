@@ -104,9 +104,7 @@ class Watcher {
     body(reporter);
     std::fflush(nullptr);
     reporter.Done();
-  } catch (const std::exception& error) {
-    reporter.Note("error", error.what());
-  }
+  } catch (const std::exception& error) { reporter.Note("error", error.what()); }
   ::_exit(0);
 }
 

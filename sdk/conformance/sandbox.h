@@ -30,11 +30,11 @@ class Reporter {
 };
 
 struct Ending {
-  bool done = false;       // the case came to its end
-  bool killed = false;     // by the watchdog
-  int status = 0;          // of waitpid
-  std::string during;      // the backend's function that had not returned, "" for none
-  std::string output;      // what was written to standard output and error, at most 64 KiB
+  bool done = false;    // the case came to its end
+  bool killed = false;  // by the watchdog
+  int status = 0;       // of waitpid
+  std::string during;   // the backend's function that had not returned, "" for none
+  std::string output;   // what was written to standard output and error, at most 64 KiB
   std::map<std::string, std::string> notes;
   std::string Describe() const;  // "SIGSEGV in prepare"
 };

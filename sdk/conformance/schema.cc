@@ -47,9 +47,7 @@ Compiled Compile(const json::value& value) {
     const valijson::adapters::BoostJsonAdapter adapter(value);
     valijson::SchemaParser(valijson::SchemaParser::kDraft7).populateSchema(adapter, *schema);
     return {std::move(schema), ""};
-  } catch (const std::exception& error) {
-    return {nullptr, std::string("not a valid JSON schema (draft 7): ") + error.what()};
-  }
+  } catch (const std::exception& error) { return {nullptr, std::string("not a valid JSON schema (draft 7): ") + error.what()}; }
 }
 
 std::string Validate(const valijson::Schema& schema, const json::value& value) {
@@ -63,9 +61,7 @@ std::string Validate(const valijson::Schema& schema, const json::value& value) {
     std::string where;
     for (const std::string& step : error.context) where += step;
     return "at " + where + ": " + error.description;
-  } catch (const std::exception& error) {
-    return std::string("cannot be validated: ") + error.what();
-  }
+  } catch (const std::exception& error) { return std::string("cannot be validated: ") + error.what(); }
 }
 
 const Compiled& Embedded(std::string_view name) {

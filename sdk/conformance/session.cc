@@ -55,9 +55,7 @@ bool Session::Load() {
   const tranche_backend_api* table = nullptr;
   try {
     table = opened.entry(&head);
-  } catch (...) {
-    return false;
-  }
+  } catch (...) { return false; }
   if (table == nullptr) return false;
   std::memcpy(&table_, table, std::min<std::size_t>(sizeof table_, table->head.struct_size));
   return true;

@@ -22,7 +22,7 @@ namespace tranche::conform {
 using Limits = std::map<std::pair<std::string, std::string>, std::int64_t>;  // (capacity, direction) → in force
 
 struct SeenShare {
-  std::string key;          // canonical text of the key
+  std::string key;  // canonical text of the key
   boost::json::object value;
   Limits limits;
   std::string state;
@@ -51,7 +51,7 @@ enum class Inputs { kPlain, kGuarded, kUnmapped };
 // What the kit asks for.
 struct Wanted {
   sdk::Key key;
-  std::string text;         // canonical text of the key
+  std::string text;  // canonical text of the key
   std::string physical, mode, state;
   std::map<std::string, std::int64_t> consumed;
 };

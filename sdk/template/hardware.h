@@ -16,10 +16,10 @@ struct Board {
 
 // One slice of a board's memory that the hardware keeps apart for one user.
 struct Slice {
-  std::string tag;             // who it belongs to, at most 4 KiB: the hardware stores it with the slice
+  std::string tag;  // who it belongs to, at most 4 KiB: the hardware stores it with the slice
   std::string serial;
   std::int64_t memory_bytes = 0;
-  bool exclusive = false;      // the whole board
+  bool exclusive = false;  // the whole board
 };
 
 class Hardware {

@@ -70,8 +70,7 @@ absl::Status Client::Unprepare(const std::vector<ClaimReference>& claims) const 
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + impl_->call_time);
   v1::NodeUnprepareResourcesResponse response;
-  const grpc::Status status =
-      impl_->stub->NodeUnprepareResources(&context, MakeRequest<v1::NodeUnprepareResourcesRequest>(claims), &response);
+  const grpc::Status status = impl_->stub->NodeUnprepareResources(&context, MakeRequest<v1::NodeUnprepareResourcesRequest>(claims), &response);
   return Check(status, response, claims);
 }
 

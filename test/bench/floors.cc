@@ -49,10 +49,8 @@ absl::Status Floor::Impl::OpenDatabase(const std::string& path) {
   if (const int code = sqlite3_open(path.c_str(), &database); code != SQLITE_OK) {
     return absl::UnavailableError(Cat("SQLite cannot make \"", path, "\": ", sqlite3_errstr(code)));
   }
-  TRANCHE_RETURN_IF_ERROR(
-      Execute(database, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; CREATE TABLE rows (id INTEGER PRIMARY KEY, text TEXT)"));
-  if (sqlite3_prepare_v2(database, "INSERT INTO rows (text) VALUES ('0123456789abcdef0123456789abcdef')", -1, &insert, nullptr) !=
-      SQLITE_OK) {
+  TRANCHE_RETURN_IF_ERROR(Execute(database, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; CREATE TABLE rows (id INTEGER PRIMARY KEY, text TEXT)"));
+  if (sqlite3_prepare_v2(database, "INSERT INTO rows (text) VALUES ('0123456789abcdef0123456789abcdef')", -1, &insert, nullptr) != SQLITE_OK) {
     return absl::UnavailableError(Cat("SQLite: ", sqlite3_errmsg(database)));
   }
   return absl::OkStatus();

@@ -73,11 +73,9 @@ absl::Status MeasureInTurn(const Node& node, const Client& client, Floor& floor,
     backend.push_back(after - before);
     before = after;
   }
-  for (const ClaimReference& reference : references)
-    TRANCHE_RETURN_IF_ERROR(AddSample(unprepare, [&] { return client.Unprepare({reference}); }));
+  for (const ClaimReference& reference : references) TRANCHE_RETURN_IF_ERROR(AddSample(unprepare, [&] { return client.Unprepare({reference}); }));
   for (Measurement& line : std::vector<Measurement>{Series("rpc_echo", echo), Series("fsync", sync), Series("sqlite_commit", commit),
-                                                    Series("prepare_1", prepare), Series("backend_prepare_1", backend),
-                                                    Series("unprepare_1", unprepare)}) {
+                                                    Series("prepare_1", prepare), Series("backend_prepare_1", backend), Series("unprepare_1", unprepare)}) {
     report.push_back(std::move(line));
   }
   return node.RemoveClaims(references);
@@ -86,8 +84,7 @@ absl::Status MeasureInTurn(const Node& node, const Client& client, Floor& floor,
 double Milliseconds(Microseconds time) { return time.count() / 1000; }
 
 absl::Status MeasureInFlight(const Node& node, const Client& client, int claims, int in_flight, std::vector<Measurement>& report) {
-  TRANCHE_ASSIGN_OR_RETURN(const std::vector<ClaimReference> references,
-                           node.WriteClaims(Cat("flight-", in_flight), claims, UplinkShare()));
+  TRANCHE_ASSIGN_OR_RETURN(const std::vector<ClaimReference> references, node.WriteClaims(Cat("flight-", in_flight), claims, UplinkShare()));
   TRANCHE_ASSIGN_OR_RETURN(Load prepared, Run(client, &Client::Prepare, references, in_flight));
   TRANCHE_ASSIGN_OR_RETURN(Load unprepared, Run(client, &Client::Unprepare, references, in_flight));
   report.push_back(Series(Cat("prepare_", in_flight), std::move(prepared.samples)));

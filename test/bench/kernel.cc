@@ -46,9 +46,8 @@ std::uint32_t Handle(int index) { return vnic::kMajor | static_cast<std::uint32_
 absl::StatusOr<std::vector<Measurement>> MeasureClasses(vnic::Socket& socket, int link, int count) {
   TRANCHE_RETURN_IF_ERROR(ToStatus(vnic::AddHtbRoot(socket, link)));
   TRANCHE_RETURN_IF_ERROR(ToStatus(vnic::SetClass(socket, link, vnic::kRootClass, vnic::kTop, kLinkRate)));
-  TRANCHE_ASSIGN_OR_RETURN(std::vector<Microseconds> added, Repeat(count, [&](int i) {
-                             return ToStatus(vnic::SetClass(socket, link, Handle(i), vnic::kRootClass, kShareRate));
-                           }));
+  TRANCHE_ASSIGN_OR_RETURN(std::vector<Microseconds> added,
+                           Repeat(count, [&](int i) { return ToStatus(vnic::SetClass(socket, link, Handle(i), vnic::kRootClass, kShareRate)); }));
   TRANCHE_ASSIGN_OR_RETURN(std::vector<Microseconds> read, Repeat(count, [&](int i) {
                              const auto found = vnic::GetClass(socket, link, Handle(i));
                              return found.ok() ? absl::OkStatus() : absl::InternalError(found.failure().message);
@@ -57,11 +56,9 @@ absl::StatusOr<std::vector<Measurement>> MeasureClasses(vnic::Socket& socket, in
                              const auto classes = vnic::ListClasses(socket, link);
                              return classes.ok() ? absl::OkStatus() : absl::InternalError(classes.failure().message);
                            }));
-  TRANCHE_ASSIGN_OR_RETURN(std::vector<Microseconds> deleted,
-                           Repeat(count, [&](int i) { return ToStatus(vnic::DeleteClass(socket, link, Handle(i))); }));
+  TRANCHE_ASSIGN_OR_RETURN(std::vector<Microseconds> deleted, Repeat(count, [&](int i) { return ToStatus(vnic::DeleteClass(socket, link, Handle(i))); }));
   return std::vector<Measurement>{Series(Cat("class_add_", count), std::move(added)), Series(Cat("class_get_", count), std::move(read)),
-                                  Series(Cat("class_dump_", count), std::move(dumped)),
-                                  Series(Cat("class_delete_", count), std::move(deleted))};
+                                  Series(Cat("class_dump_", count), std::move(dumped)), Series(Cat("class_delete_", count), std::move(deleted))};
 }
 
 }  // namespace
@@ -77,8 +74,7 @@ absl::StatusOr<std::vector<Measurement>> MeasureBackend(const std::string& direc
   TRANCHE_ASSIGN_OR_RETURN(std::vector<Microseconds> prepared, Repeat(sizes.claims, [&](int i) -> absl::Status {
                              const std::vector<backend::PrepareOutcome> outcomes =
                                  backend->Prepare({items[static_cast<std::size_t>(i)]}, DeadlineIn(kCallTime));
-                             if (outcomes.size() != 1)
-                               return absl::InternalError("vnic_tc answered for another number of shares than it was asked");
+                             if (outcomes.size() != 1) return absl::InternalError("vnic_tc answered for another number of shares than it was asked");
                              if (outcomes[0].share) applied.push_back({outcomes[0].key, outcomes[0].share->state});
                              return outcomes[0].status;
                            }));

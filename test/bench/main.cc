@@ -84,8 +84,7 @@ absl::Status Measure(const std::string& directory, const Options& options, std::
 }
 
 std::string Verdict(const Options& options, const std::vector<Measurement>& report) {
-  if (options.Wants(kHost) && !IsConsistent(report))
-    return "UNSTABLE: prepare_1 took less than its two commits; run again on a quiet machine";
+  if (options.Wants(kHost) && !IsConsistent(report)) return "UNSTABLE: prepare_1 took less than its two commits; run again on a quiet machine";
   std::string missed;
   for (const Measurement& line : report) {
     if (!line.Keeps()) Append(missed, missed.empty() ? "" : ", ", line.name);
@@ -96,8 +95,7 @@ std::string Verdict(const Options& options, const std::vector<Measurement>& repo
 absl::Status Run(const Options& options) {
   if (!test::EnterPrivateNetwork()) return absl::PermissionDeniedError("network and mount namespaces of its own need root: run as root");
   if (!test::MakeUplink()) return absl::UnavailableError("the uplink up0 could not be made: check that `ip` and `nsenter` work");
-  TRANCHE_ASSIGN_OR_RETURN(const std::unique_ptr<WorkDirectory> directory,
-                           WorkDirectory::Make(std::filesystem::absolute(options.directory)));
+  TRANCHE_ASSIGN_OR_RETURN(const std::unique_ptr<WorkDirectory> directory, WorkDirectory::Make(std::filesystem::absolute(options.directory)));
   std::vector<Measurement> report;
   const absl::Status status = Measure(directory->path(), options, report);
   std::cout << ToTable(report);
@@ -116,20 +114,12 @@ int main(int argc, char** argv) {
   CLI::App application("Measures the host of this build on this machine");
   application.add_option("--output", options.output, "JSON file to write");
   application.add_option("--directory", options.directory, "where the state of the run lies; not on tmpfs")->capture_default_str();
-  application.add_option("--claims", sizes.claims, "claims per number of calls in flight")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 3000));
-  application.add_option("--shares", sizes.shares, "shares prepared at once on one parent")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 3000));
-  application.add_option("--drained", sizes.drained, "of these, how many one call unprepares")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 3000));
+  application.add_option("--claims", sizes.claims, "claims per number of calls in flight")->capture_default_str()->check(CLI::Range(1, 3000));
+  application.add_option("--shares", sizes.shares, "shares prepared at once on one parent")->capture_default_str()->check(CLI::Range(1, 3000));
+  application.add_option("--drained", sizes.drained, "of these, how many one call unprepares")->capture_default_str()->check(CLI::Range(1, 3000));
   application.add_option("--only", options.only, "one part alone: host or neighbour [both]")
       ->check(CLI::IsMember({tranche::bench::kHost, tranche::bench::kNeighbour}));
-  application.add_option("--rounds", options.neighbour.rounds, "rounds of the neighbour's part")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 100));
+  application.add_option("--rounds", options.neighbour.rounds, "rounds of the neighbour's part")->capture_default_str()->check(CLI::Range(1, 100));
   application.add_option("--callers", options.neighbour.callers, "of the neighbour's part, calls of the faulty backend at a time")
       ->capture_default_str()
       ->check(CLI::Range(1, 64));
@@ -137,9 +127,7 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember(tranche::bench::NeighbourFaults()));
   try {
     application.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return application.exit(error) == 0 ? 0 : 2;
-  }
+  } catch (const CLI::ParseError& error) { return application.exit(error) == 0 ? 0 : 2; }
   if (sizes.drained > sizes.shares) {
     std::cerr << "tranche-bench: --drained " << sizes.drained << " is more than --shares " << sizes.shares << "\n";
     return 2;

@@ -60,8 +60,8 @@ const std::vector<Fault>& Faults() {
 std::string Configuration(const std::string& mood) {
   const auto driver = [](const std::string& name) {
     return Cat("- name: ", name, ".tranche.dev\n  offers:\n  - name: ", name, "\n    backend: ", name,
-               "\n    mode: share\n    capacity:\n      memory: {default: 1Mi, min: 1Mi, max: 1Gi, step: 1Mi}\n  classes:\n  - name: ",
-               name, "\n    offer: ", name, "\n    namespaces: {allow: [bench]}\n");
+               "\n    mode: share\n    capacity:\n      memory: {default: 1Mi, min: 1Mi, max: 1Gi, step: 1Mi}\n  classes:\n  - name: ", name,
+               "\n    offer: ", name, "\n    namespaces: {allow: [bench]}\n");
   };
   return Cat(
       "apiVersion: tranche.dev/v1alpha1\nkind: HostConfiguration\nbackends:\n- name: good\n  library: null_backend\n  isolation: process\n"
@@ -92,8 +92,7 @@ class MoodyLoad {
   MoodyLoad(const Client& client, const std::vector<ClaimReference>& claims) : client_(client) {
     for (std::size_t i = 0; i < claims.size(); ++i) {
       const auto count = static_cast<int>(claims.size());
-      threads_.emplace_back(
-          [this, &claim = claims[i], lead = kPeriod * static_cast<int>(i), period = kPeriod * count] { Run(claim, lead, period); });
+      threads_.emplace_back([this, &claim = claims[i], lead = kPeriod * static_cast<int>(i), period = kPeriod * count] { Run(claim, lead, period); });
     }
   }
   ~MoodyLoad() { Stop().IgnoreError(); }
@@ -138,10 +137,8 @@ class Pair {
   static absl::StatusOr<std::unique_ptr<Pair>> Start(const std::string& directory, int callers) {
     const std::string backends = directory + "/backends", mood = directory + "/mood";
     TRANCHE_RETURN_IF_ERROR(Install(backends));
-    const NodeOptions options{.configuration = Configuration(mood),
-                              .drivers = 2,
-                              .backend_directory = backends,
-                              .arguments = {"--longest-restart-pause", kLongestPause}};
+    const NodeOptions options{
+        .configuration = Configuration(mood), .drivers = 2, .backend_directory = backends, .arguments = {"--longest-restart-pause", kLongestPause}};
     TRANCHE_ASSIGN_OR_RETURN(std::unique_ptr<Node> node, Node::Start(directory + "/node", options));
     TRANCHE_ASSIGN_OR_RETURN(const std::string good, node->ServiceSocket(kGood));
     TRANCHE_ASSIGN_OR_RETURN(const std::string moody, node->ServiceSocket(kMoody));
@@ -243,8 +240,7 @@ absl::StatusOr<std::vector<Measurement>> MeasureNeighbour(const std::string& dir
     }
   }
   TRANCHE_RETURN_IF_ERROR(pair->Stop());
-  std::vector<Measurement> report = {Rounds("neighbour_baseline_p50", "us", baselines.p50),
-                                     Rounds("neighbour_baseline_p99", "us", baselines.p99)};
+  std::vector<Measurement> report = {Rounds("neighbour_baseline_p50", "us", baselines.p50), Rounds("neighbour_baseline_p99", "us", baselines.p99)};
   for (const Fault& fault : Faults()) {
     if (!ratios.contains(fault.kind)) continue;
     report.push_back(Rounds(Cat("neighbour_p50_", fault.kind), "ratio", ratios[fault.kind].p50));

@@ -78,9 +78,8 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Start(const std::string& path, const
   const std::string configuration = path + "/host.yaml";
   TRANCHE_RETURN_IF_ERROR(WriteFileAtomically(configuration, options.configuration, 0600, Durability::kVisible));
   auto node = std::unique_ptr<Node>(new Node(std::move(directory), path + "/tranched.log"));
-  std::vector<std::string> command = {
-      test::Binary("tranched"),  "--local",     path,     "--config",        configuration,      "--backend-directory",
-      options.backend_directory, "--node-name", "node-1", "--cdi-directory", node->cdi_.path()};
+  std::vector<std::string> command = {test::Binary("tranched"),  "--local",     path,     "--config",        configuration,    "--backend-directory",
+                                      options.backend_directory, "--node-name", "node-1", "--cdi-directory", node->cdi_.path()};
   command.insert(command.end(), options.arguments.begin(), options.arguments.end());
   const auto started = std::chrono::steady_clock::now();
   node->process_ = std::make_unique<test::ChildProcess>(command, test::Environment{}, node->log_path_);
@@ -94,9 +93,7 @@ absl::StatusOr<Microseconds> Node::BackendPrepareTime() const {
                            admin::Call(directory_.run() + "/admin.sock", "status", boost::json::object(), DeadlineIn(kStartLimit)));
   try {
     return Microseconds(static_cast<double>(status.at("backends").at(0).at("prepareMicroseconds").to_number<std::int64_t>()));
-  } catch (const std::exception& error) {
-    return absl::InternalError(Cat("the status of tranched has no backend time: ", error.what()));
-  }
+  } catch (const std::exception& error) { return absl::InternalError(Cat("the status of tranched has no backend time: ", error.what())); }
 }
 
 absl::Status Node::WaitUntilServing(std::chrono::steady_clock::time_point started, std::size_t drivers) {

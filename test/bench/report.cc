@@ -41,9 +41,7 @@ Measurement Rounds(std::string name, std::string unit, std::vector<double> value
   return {std::move(name), std::move(unit), median, median, values.back(), static_cast<std::int64_t>(count)};
 }
 
-Measurement Single(std::string name, std::string unit, double value, std::int64_t n) {
-  return {std::move(name), std::move(unit), value, value, value, n};
-}
+Measurement Single(std::string name, std::string unit, double value, std::int64_t n) { return {std::move(name), std::move(unit), value, value, value, n}; }
 
 absl::StatusOr<std::vector<Microseconds>> Repeat(int count, const std::function<absl::Status(int)>& operation) {
   std::vector<Microseconds> samples;
@@ -78,7 +76,7 @@ std::string ToJson(const std::vector<Measurement>& report) {
   std::string text = "[\n";
   for (const Measurement& line : report) {
     json::object object{{"name", line.name},        {"unit", line.unit},        {"value", Rounded(line.value)},
-                              {"p50", Rounded(line.p50)}, {"p99", Rounded(line.p99)}, {"n", line.n}};
+                        {"p50", Rounded(line.p50)}, {"p99", Rounded(line.p99)}, {"n", line.n}};
     if (line.bound.has_value()) {
       object["bound"] = *line.bound;
       object["ok"] = line.Keeps();
@@ -94,12 +92,11 @@ std::string ToTable(const std::vector<Measurement>& report) {
   std::snprintf(row, sizeof row, "%-28s %14s %14s %14s %8s  %-6s %s\n", "name", "value", "p50", "p99", "n", "unit", "bound");
   text += row;
   for (const Measurement& line : report) {
-    std::snprintf(row, sizeof row, "%-28s %14.3f %14.3f %14.3f %8lld  %s", line.name.c_str(), line.value, line.p50, line.p99,
-                  static_cast<long long>(line.n), line.unit.c_str());
+    std::snprintf(row, sizeof row, "%-28s %14.3f %14.3f %14.3f %8lld  %s", line.name.c_str(), line.value, line.p50, line.p99, static_cast<long long>(line.n),
+                  line.unit.c_str());
     text += row;
     if (line.bound.has_value()) {
-      std::snprintf(row, sizeof row, "%*s %g %s", std::max(0, 6 - static_cast<int>(line.unit.size())), "", *line.bound,
-                    line.Keeps() ? "ok" : "MISSED");
+      std::snprintf(row, sizeof row, "%*s %g %s", std::max(0, 6 - static_cast<int>(line.unit.size())), "", *line.bound, line.Keeps() ? "ok" : "MISSED");
       text += row;
     }
     text += '\n';

@@ -212,7 +212,8 @@ class FakeDriver::Impl {
   template <typename Request>
   bool ShouldDie(const Request& request) const {
     if (Is("many_kill") && static_cast<std::size_t>(request.claims_size()) > kManyClaims) return true;
-    return Is("long_name_kills") && std::any_of(request.claims().begin(), request.claims().end(), [](const auto& claim) { return claim.name().size() > kLongName; });
+    return Is("long_name_kills") &&
+           std::any_of(request.claims().begin(), request.claims().end(), [](const auto& claim) { return claim.name().size() > kLongName; });
   }
   grpc::Status Death() {
     Die();
@@ -378,8 +379,8 @@ class FakeDriver::Impl {
     for (std::size_t i = 0; i < 2; ++i) {
       json::object metadata{{"generateName", Cat(i, "-fake-")}};
       if (!Is("no_owner")) {
-        metadata["ownerReferences"] = json::array{json::object{
-            {"apiVersion", "v1"}, {"kind", "Node"}, {"name", kNode}, {"uid", node->at("metadata").at("uid").as_string()}}};
+        metadata["ownerReferences"] =
+            json::array{json::object{{"apiVersion", "v1"}, {"kind", "Node"}, {"name", kNode}, {"uid", node->at("metadata").at("uid").as_string()}}};
       }
       const json::object pool{{"name", kNode}, {"generation", 1}, {"resourceSliceCount", Is("wrong_count") ? 3 : 2}};
       const json::object spec{{"driver", kName}, {"nodeName", kNode}, {"pool", pool}, {"devices", Devices(i)}};

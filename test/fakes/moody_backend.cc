@@ -72,8 +72,7 @@ void WriteToHost(const std::string& bytes) {
 }
 
 [[noreturn]] void Spin() {
-  for (std::atomic<unsigned> turn = 0;; ++turn) {
-  }
+  for (std::atomic<unsigned> turn = 0;; ++turn) {}
 }
 
 void Allocate() {
@@ -84,7 +83,9 @@ void Allocate() {
 }
 
 std::string Answer(const char* what, long result) {
-  return std::string(what) + (result == 0 ? "=0 " : result < 0 && errno == EPERM ? "=denied " : "=" + std::to_string(result) + "/" + std::to_string(errno) + " ");
+  return std::string(what) + (result == 0                    ? "=0 "
+                              : result < 0 && errno == EPERM ? "=denied "
+                                                             : "=" + std::to_string(result) + "/" + std::to_string(errno) + " ");
 }
 
 // What this process may do, as words.
@@ -166,10 +167,11 @@ class MoodyBackend {
     if (const json::value* count = config.if_contains("devices")) devices_ = count->as_int64();
     Feel("create", nullptr);
     if (Has("create")) throw sdk::Error(TRANCHE_FAILED_PRECONDITION, "this version does not start");
-    if (Has("later")) std::thread([] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
-      Crash();
-    }).detach();
+    if (Has("later"))
+      std::thread([] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+        Crash();
+      }).detach();
   }
 
   std::vector<sdk::Device> Discover(sdk::Call& call) {

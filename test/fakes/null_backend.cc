@@ -114,8 +114,7 @@ class NullBackend {
   static constexpr const char* kVersion = "1.0.0";
   static constexpr bool kConcurrent = true;
 
-  NullBackend(sdk::Host host, const json::object& config, const std::string& runtime_directory)
-      : host_(host), config_(config), directory_(runtime_directory) {
+  NullBackend(sdk::Host host, const json::object& config, const std::string& runtime_directory) : host_(host), config_(config), directory_(runtime_directory) {
     if (Flag(config, "failCreate")) throw sdk::Error(TRANCHE_UNAVAILABLE, "the configuration asks create to fail");
     if (const json::value* level = config.if_contains("enforcement")) enforcement_ = std::string(level->as_string());
     if (const json::value* serial = config.if_contains("serial")) serial_ = std::string(serial->as_string());

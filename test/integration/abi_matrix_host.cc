@@ -80,7 +80,8 @@ int main(int argc, char** argv) {
   if (api.sweep != nullptr && api.sweep(instance, call) != TRANCHE_OK) return Wrong("sweep");
   metric = seen.metric ? "yes" : "no";
 #endif
-  if (api.unprepare(instance, call, Text("{\"schemaVersion\":1,\"shares\":[{" + key + ",\"state\":\"\"}]}")) != TRANCHE_OK || seen.good_results != 2) return Wrong("unprepare");
+  if (api.unprepare(instance, call, Text("{\"schemaVersion\":1,\"shares\":[{" + key + ",\"state\":\"\"}]}")) != TRANCHE_OK || seen.good_results != 2)
+    return Wrong("unprepare");
   api.destroy(instance);
   std::printf("sweep=%s metric=%s\n", sweep, metric);
   return 0;

@@ -42,9 +42,10 @@ class AbiInHost : public testing::TestWithParam<std::tuple<std::string, std::str
 TEST_P(AbiInHost, ServesAndShowsWhatTheBackendRecords) {
   const auto& [isolation, backend] = GetParam();
   TemporaryDirectory directory;
-  LocalNode node(directory.path(), "apiVersion: tranche.dev/v1alpha1\nkind: HostConfiguration\nbackends:\n- {name: b, library: matrix_" + backend + ", isolation: " + isolation +
-                                       ", config: {memoryMiB: 64}, allowEdits: {env: [PLAIN_C_]}}\n"
-                                       "drivers:\n- name: abi.tranche.dev\n  offers:\n  - {name: share, backend: b, mode: share}\n  classes:\n  - {name: share, offer: share}\n");
+  LocalNode node(directory.path(),
+                 "apiVersion: tranche.dev/v1alpha1\nkind: HostConfiguration\nbackends:\n- {name: b, library: matrix_" + backend + ", isolation: " + isolation +
+                     ", config: {memoryMiB: 64}, allowEdits: {env: [PLAIN_C_]}}\n"
+                     "drivers:\n- name: abi.tranche.dev\n  offers:\n  - {name: share, backend: b, mode: share}\n  classes:\n  - {name: share, offer: share}\n");
   node.UseBackends(kDirectory);
   ASSERT_TRUE(node.Start()) << node.Log();
   const RunResult applied = node.Apply(ClaimManifest("team-a", "one", "share", {{"memory", "1Mi"}}));

@@ -53,12 +53,17 @@ class ClaimStatusOnApiServer : public ::testing::TestWithParam<std::string> {
 
   // An allocated claim: a share of ours, a whole device of ours and one of another driver.
   ClaimReference MakeClaim(const std::string& name) {
-    const auto created = client_->Create(kClaims, json::parse(Cat(R"({"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaim","metadata":{"name":")", name,
-      R"("},"spec":{"devices":{"requests":[{"name":"nic","exactly":{"deviceClassName":"c","allocationMode":"ExactCount","count":3}}]}}})")).as_object(), Soon());
+    const auto created = client_->Create(
+        kClaims,
+        json::parse(Cat(R"({"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaim","metadata":{"name":")", name,
+                        R"("},"spec":{"devices":{"requests":[{"name":"nic","exactly":{"deviceClassName":"c","allocationMode":"ExactCount","count":3}}]}}})"))
+            .as_object(),
+        Soon());
     EXPECT_TRUE(created.ok()) << created.status();
     if (!created.ok()) return {};
     const json::value status = json::parse(Cat(R"({"status":{"allocation":{"devices":{"results":[
-      {"request":"nic","driver":"nic.example.com","pool":"node-1","device":"eth1-shared","shareID":")", kShare, R"("},
+      {"request":"nic","driver":"nic.example.com","pool":"node-1","device":"eth1-shared","shareID":")",
+                                               kShare, R"("},
       {"request":"nic","driver":"nic.example.com","pool":"node-1","device":"eth2-exclusive"},
       {"request":"nic","driver":"other.example.com","pool":"node-1","device":"x"}]}},
       "devices":[{"driver":"other.example.com","pool":"node-1","device":"x","data":{"foreign":true}}]}})"));
@@ -142,8 +147,10 @@ TEST_P(ClaimStatusOnApiServer, WhatTheServerWouldRefuseIsLeftOut) {
   Tell(event);
   EXPECT_THAT(Devices("two"), SizeIs(2));
 
-  ASSERT_TRUE(client_->Patch(Path("two") + "/status", PatchKind::kJson,
-                             json::parse(R"([{"op":"remove","path":"/status/devices"},{"op":"remove","path":"/status/allocation"}])"), Soon()).ok());
+  ASSERT_TRUE(client_
+                  ->Patch(Path("two") + "/status", PatchKind::kJson,
+                          json::parse(R"([{"op":"remove","path":"/status/devices"},{"op":"remove","path":"/status/allocation"}])"), Soon())
+                  .ok());
   Tell(MakeEvent(ClaimChange::kRefused, claim, 1, absl::ResourceExhaustedError("held")));
   Tell(MakeEvent(ClaimChange::kReleased, claim));
   EXPECT_EQ(writer_->state().claims, 0U);

@@ -25,7 +25,7 @@ const fs::path kFakes = fs::path(TRANCHE_BINARY_DIRECTORY) / "fakes";
 
 struct Answer {
   int exit_code = -1;
-  std::string failed;   // numbers of broken rules, in order, with spaces
+  std::string failed;  // numbers of broken rules, in order, with spaces
   std::int64_t passed = 0, not_reached = 0;
   std::string text;
 };
@@ -101,7 +101,9 @@ TEST_F(FileTest, ManifestOfAnother) { EditManifest("\"name\": \"faulty_none\"", 
 TEST_F(FileTest, ManifestOfTheNextMajor) { EditManifest("\"abi\": \"1.1\"", "\"abi\": \"2.0\""), ExpectFailed("TB-003"); }
 TEST_F(FileTest, ManifestNeedsANewerMinorThanTheTable) { EditManifest("\"abi\": \"1.1\"", "\"abi\": \"1.77\""), ExpectFailed("TB-003"); }
 TEST_F(FileTest, ManifestOfAnotherArchitecture) { EditManifest("\"arch\": \"x86_64\"", "\"arch\": \"aarch64\""), ExpectFailed("TB-004"); }
-TEST_F(FileTest, LibraryOfAnotherBuild) { EditManifest("\"sha256\": \"", "\"sha256\": \"0000000000000000000000000000000000000000000000000000000000000000\", \"was\": \""), ExpectFailed("TB-005"); }
+TEST_F(FileTest, LibraryOfAnotherBuild) {
+  EditManifest("\"sha256\": \"", "\"sha256\": \"0000000000000000000000000000000000000000000000000000000000000000\", \"was\": \""), ExpectFailed("TB-005");
+}
 TEST_F(FileTest, TextFile) { Write(library_, "#!/bin/sh\n"), Sign(), ExpectFailed("TB-006"); }
 TEST_F(FileTest, EmptyFile) { Write(library_, ""), Sign(), ExpectFailed("TB-006"); }
 TEST_F(FileTest, TruncatedLibrary) { Write(library_, Read(library_).substr(0, 20000)), Sign(), ExpectFailed("TB-006"); }
@@ -109,7 +111,9 @@ TEST_F(FileTest, LinkOutOfTheDirectory) { fs::remove(library_), fs::create_symli
 TEST_F(FileTest, LibraryWritableByOthers) { ::chmod(library_.c_str(), 0666), ExpectFailed("TB-007"); }
 TEST_F(FileTest, ManifestWritableByGroup) { ::chmod(manifest_.c_str(), 0664), ExpectFailed("TB-007"); }
 TEST_F(FileTest, SchemaWithReference) { EditManifest("{\"type\": \"object\"}", "{\"$ref\": \"#\"}"), ExpectFailed("TB-008"); }
-TEST_F(FileTest, ConfigurationAgainstTheSchema) { EditManifest("{\"type\": \"object\"}", "{\"type\": \"object\", \"required\": [\"parents\"]}"), ExpectFailed("TB-008"); }
+TEST_F(FileTest, ConfigurationAgainstTheSchema) {
+  EditManifest("{\"type\": \"object\"}", "{\"type\": \"object\", \"required\": [\"parents\"]}"), ExpectFailed("TB-008");
+}
 
 // Any bytes in place of a library or its manifest are a finding, and never the end of the kit.
 TEST_F(FileTest, EveryTruncationIsAFinding) {
@@ -126,27 +130,107 @@ TEST_F(FileTest, EveryTruncationIsAFinding) {
 // The rules that each library breaks: exactly these.
 const std::map<std::string, std::string> kFaults = {
     {"none", ""},
-    {"wrong_magic", "TB-018"}, {"next_major", "TB-019"}, {"short_table", "TB-020"}, {"unaligned_size", "TB-020"}, {"null_member", "TB-021"},
-    {"other_name", "TB-022"}, {"unknown_flag", "TB-024"}, {"version_text", "TB-023"}, {"version_other", "TB-023"}, {"declines", "TB-016"},
-    {"entry_throws", "TB-016"}, {"entry_crashes", "TB-031"}, {"accepts_any_host", "TB-017"}, {"table_moves", "TB-025"}, {"no_verify", "TB-026"},
-    {"exports_more", "TB-010 TB-011"}, {"unique_symbol", "TB-010 TB-011"}, {"run_path", "TB-012"}, {"needs_protobuf", "TB-013"}, {"unresolved", "TB-014"},
-    {"load_crashes", "TB-031"}, {"load_prints", "TB-035"}, {"load_thread", "TB-015"}, {"load_descriptor", "TB-015"},
-    {"create_fails", "TB-027"}, {"create_throws", "TB-032"}, {"no_instance", "TB-027"}, {"accepts_garbage", "TB-028"}, {"failed_create_leaks", "TB-034"},
-    {"destroy_releases", "TB-029"}, {"shared_state", "TB-030"}, {"calls_after_destroy", "TB-046"},
-    {"segv", "TB-031"}, {"abort", "TB-031"}, {"exit", "TB-031"}, {"throws", "TB-032"}, {"spins", "TB-039"}, {"sleeps", "TB-039"}, {"prints", "TB-035"},
-    {"prints_error", "TB-035"}, {"thread_left", "TB-033"}, {"descriptor_left", "TB-034"}, {"descriptor_leak", "TB-075"}, {"setenv", "TB-036"}, {"chdir", "TB-036"},
-    {"signal", "TB-036"}, {"forks", "TB-037"}, {"allocates", "TB-038"}, {"grows", "TB-038"},
-    {"strange_code", "TB-040 TB-061"}, {"no_reason", "TB-041 TB-061"}, {"result_without_text", "TB-041"}, {"reads_to_nul", "TB-042"}, {"keeps_input", "TB-043"},
-    {"strict_members", "TB-044"}, {"other_thread", "TB-045"}, {"wrong_sink", "TB-045"}, {"not_utf8", "TB-047"}, {"null_string", "TB-047"}, {"not_json", "TB-048"},
-    {"other_schema_version", "TB-048"}, {"huge_answer", "TB-049"}, {"flood", "TB-049"}, {"big_state", "TB-049"}, {"bad_edit", "TB-050"}, {"bad_path", "TB-050"},
+    {"wrong_magic", "TB-018"},
+    {"next_major", "TB-019"},
+    {"short_table", "TB-020"},
+    {"unaligned_size", "TB-020"},
+    {"null_member", "TB-021"},
+    {"other_name", "TB-022"},
+    {"unknown_flag", "TB-024"},
+    {"version_text", "TB-023"},
+    {"version_other", "TB-023"},
+    {"declines", "TB-016"},
+    {"entry_throws", "TB-016"},
+    {"entry_crashes", "TB-031"},
+    {"accepts_any_host", "TB-017"},
+    {"table_moves", "TB-025"},
+    {"no_verify", "TB-026"},
+    {"exports_more", "TB-010 TB-011"},
+    {"unique_symbol", "TB-010 TB-011"},
+    {"run_path", "TB-012"},
+    {"needs_protobuf", "TB-013"},
+    {"unresolved", "TB-014"},
+    {"load_crashes", "TB-031"},
+    {"load_prints", "TB-035"},
+    {"load_thread", "TB-015"},
+    {"load_descriptor", "TB-015"},
+    {"create_fails", "TB-027"},
+    {"create_throws", "TB-032"},
+    {"no_instance", "TB-027"},
+    {"accepts_garbage", "TB-028"},
+    {"failed_create_leaks", "TB-034"},
+    {"destroy_releases", "TB-029"},
+    {"shared_state", "TB-030"},
+    {"calls_after_destroy", "TB-046"},
+    {"segv", "TB-031"},
+    {"abort", "TB-031"},
+    {"exit", "TB-031"},
+    {"throws", "TB-032"},
+    {"spins", "TB-039"},
+    {"sleeps", "TB-039"},
+    {"prints", "TB-035"},
+    {"prints_error", "TB-035"},
+    {"thread_left", "TB-033"},
+    {"descriptor_left", "TB-034"},
+    {"descriptor_leak", "TB-075"},
+    {"setenv", "TB-036"},
+    {"chdir", "TB-036"},
+    {"signal", "TB-036"},
+    {"forks", "TB-037"},
+    {"allocates", "TB-038"},
+    {"grows", "TB-038"},
+    {"strange_code", "TB-040 TB-061"},
+    {"no_reason", "TB-041 TB-061"},
+    {"result_without_text", "TB-041"},
+    {"reads_to_nul", "TB-042"},
+    {"keeps_input", "TB-043"},
+    {"strict_members", "TB-044"},
+    {"other_thread", "TB-045"},
+    {"wrong_sink", "TB-045"},
+    {"not_utf8", "TB-047"},
+    {"null_string", "TB-047"},
+    {"not_json", "TB-048"},
+    {"other_schema_version", "TB-048"},
+    {"huge_answer", "TB-049"},
+    {"flood", "TB-049"},
+    {"big_state", "TB-049"},
+    {"bad_edit", "TB-050"},
+    {"bad_path", "TB-050"},
     {"bad_device", "TB-048"},
-    {"same_name", "TB-051"}, {"same_identity", "TB-052"}, {"moving_identity", "TB-052"}, {"no_device", "TB-053"}, {"no_result", "TB-054"}, {"two_results", "TB-054"},
-    {"silent_failure", "TB-054"}, {"no_share", "TB-055"}, {"two_shares", "TB-055"}, {"lies_about_limit", "TB-056"}, {"no_limit", "TB-056"},
-    {"not_idempotent", "TB-057"}, {"lists_twice", "TB-057"}, {"verify_differs", "TB-058"}, {"leaves_failed", "TB-059"}, {"half_done", "TB-060"}, {"no_lists", "TB-061"},
-    {"unprepare_keeps", "TB-062"}, {"unprepare_once", "TB-063"}, {"unknown_fails", "TB-064"}, {"needs_state", "TB-065"}, {"forgets", "TB-029 TB-066"},
-    {"no_reprepare", "TB-067"}, {"stuck_after_restart", "TB-068"}, {"races", "TB-069"}, {"health_once", "TB-070"}, {"health_order", "TB-070"},
-    {"health_word", "TB-048 TB-070"}, {"recovers_anything", "TB-071"}, {"release_loses", "TB-072"}, {"self_test_fails", "TB-073"}, {"verify_unknown", "TB-074"},
-    {"sweep_loses", "TB-076"}, {"metric_name", "TB-077"},
+    {"same_name", "TB-051"},
+    {"same_identity", "TB-052"},
+    {"moving_identity", "TB-052"},
+    {"no_device", "TB-053"},
+    {"no_result", "TB-054"},
+    {"two_results", "TB-054"},
+    {"silent_failure", "TB-054"},
+    {"no_share", "TB-055"},
+    {"two_shares", "TB-055"},
+    {"lies_about_limit", "TB-056"},
+    {"no_limit", "TB-056"},
+    {"not_idempotent", "TB-057"},
+    {"lists_twice", "TB-057"},
+    {"verify_differs", "TB-058"},
+    {"leaves_failed", "TB-059"},
+    {"half_done", "TB-060"},
+    {"no_lists", "TB-061"},
+    {"unprepare_keeps", "TB-062"},
+    {"unprepare_once", "TB-063"},
+    {"unknown_fails", "TB-064"},
+    {"needs_state", "TB-065"},
+    {"forgets", "TB-029 TB-066"},
+    {"no_reprepare", "TB-067"},
+    {"stuck_after_restart", "TB-068"},
+    {"races", "TB-069"},
+    {"health_once", "TB-070"},
+    {"health_order", "TB-070"},
+    {"health_word", "TB-048 TB-070"},
+    {"recovers_anything", "TB-071"},
+    {"release_loses", "TB-072"},
+    {"self_test_fails", "TB-073"},
+    {"verify_unknown", "TB-074"},
+    {"sweep_loses", "TB-076"},
+    {"metric_name", "TB-077"},
 };
 
 // Where a call never returns, its deadline is what the case costs.
@@ -178,9 +262,10 @@ TEST(FaultyBackends, EveryBuiltLibraryIsInTheTable) {
 
 // The loader's own broken libraries: each has the loader's stage as a rule.
 TEST(FaultyBackends, WhatTheLoaderRefusesTheKitNames) {
-  const std::map<std::string, std::string> kinds = {{"no_symbol", "TB-009"}, {"other_major", "TB-009"}, {"declines", "TB-016"}, {"throws_in_entry", "TB-016"},
-                                                    {"magic", "TB-018"}, {"major", "TB-019"}, {"short_table", "TB-020"}, {"null_function", "TB-021"},
-                                                    {"table_name", "TB-022"}, {"flags", "TB-024"}, {"json", "TB-048"}, {"null_string", "TB-047"}, {"silent", "TB-048"}};
+  const std::map<std::string, std::string> kinds = {
+      {"no_symbol", "TB-009"}, {"other_major", "TB-009"}, {"declines", "TB-016"},      {"throws_in_entry", "TB-016"}, {"magic", "TB-018"},
+      {"major", "TB-019"},     {"short_table", "TB-020"}, {"null_function", "TB-021"}, {"table_name", "TB-022"},      {"flags", "TB-024"},
+      {"json", "TB-048"},      {"null_string", "TB-047"}, {"silent", "TB-048"}};
   for (const auto& [kind, rule] : kinds) {
     const Answer answer = Conform((kFakes / ("broken_" + kind + ".so")).string());
     EXPECT_NE(answer.failed.find(rule), std::string::npos) << kind << "\n" << answer.text;
@@ -200,7 +285,8 @@ TEST(Plugins, BothExamplesConform) {
   Write(config, R"({"memoryMiB": 4096})");
   const Answer plain = Conform(BackendDirectory() + "/plain_c.so", {"--config", config});
   EXPECT_EQ(plain.exit_code, 0) << plain.text;
-  const Answer accelerator = Conform(BackendDirectory() + "/fake_accelerator.so", {"--config", std::string(TRANCHE_SOURCE_DIRECTORY) + "/sdk/template/config.json"});
+  const Answer accelerator =
+      Conform(BackendDirectory() + "/fake_accelerator.so", {"--config", std::string(TRANCHE_SOURCE_DIRECTORY) + "/sdk/template/config.json"});
   EXPECT_EQ(accelerator.exit_code, 0) << accelerator.text;
 }
 
@@ -216,7 +302,8 @@ TEST(Plugins, VnicTcConforms) {
 
 TEST(Program, RulesAreTheDocument) {
   const RunResult run = RunProgram({Binary("tranche-conform"), "--rules"});
-  EXPECT_EQ(run.output, Read(fs::path(TRANCHE_SOURCE_DIRECTORY) / "docs" / "backend-rules.md")) << "write it again: tranche-conform --rules > docs/backend-rules.md";
+  EXPECT_EQ(run.output, Read(fs::path(TRANCHE_SOURCE_DIRECTORY) / "docs" / "backend-rules.md"))
+      << "write it again: tranche-conform --rules > docs/backend-rules.md";
 }
 
 TEST(Program, Formats) {

@@ -222,9 +222,23 @@ TEST_F(ClaimsDriver, OurHostConformsInEveryRule) {
   ASSERT_EQ(test::RunProgram({"sh", "-c", start}).exit_code, 0);
   const std::string socket = root + "/plugins_registry/gpu.example.com-reg.sock";
   EXPECT_TRUE(test::Eventually([&] { return std::filesystem::exists(socket); })) << ReadText(root + "/log");
-  const std::vector<std::string> command = {test::Binary("dra-conform"), "--plugins-registry", root + "/plugins_registry", "--driver", "gpu.example.com",
-                                            "--kubeconfig", server_->kubeconfig(), "--node", "node-a", "--share-class", "gpu-share", "--cdi-dir", root + "/cdi",
-                                            "--restart-command", stop + "; " + start, "-o", "json"};
+  const std::vector<std::string> command = {test::Binary("dra-conform"),
+                                            "--plugins-registry",
+                                            root + "/plugins_registry",
+                                            "--driver",
+                                            "gpu.example.com",
+                                            "--kubeconfig",
+                                            server_->kubeconfig(),
+                                            "--node",
+                                            "node-a",
+                                            "--share-class",
+                                            "gpu-share",
+                                            "--cdi-dir",
+                                            root + "/cdi",
+                                            "--restart-command",
+                                            stop + "; " + start,
+                                            "-o",
+                                            "json"};
   const test::RunResult run = test::RunProgram(command, {}, 120s);
   test::RunProgram({"sh", "-c", stop});
   EXPECT_EQ(run.exit_code, 0) << run.output << run.error << ReadText(root + "/log");
@@ -285,9 +299,12 @@ TEST(Program, FormatsOfAPlainDriver) {
 }
 
 TEST(Program, WrongUse) {
-  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
-           {}, {"--plugins-registry", "/nowhere"}, {"--plugins-registry", "/nowhere", "--driver", "x"}, {"--registration", "/x", "-o", "yaml"},
-           {"--registration", "/x", "--kubeconfig", "/nowhere"}, {"--registration", "/x", "--parameters", "/nowhere"}}) {
+  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{{},
+                                                                                         {"--plugins-registry", "/nowhere"},
+                                                                                         {"--plugins-registry", "/nowhere", "--driver", "x"},
+                                                                                         {"--registration", "/x", "-o", "yaml"},
+                                                                                         {"--registration", "/x", "--kubeconfig", "/nowhere"},
+                                                                                         {"--registration", "/x", "--parameters", "/nowhere"}}) {
     std::vector<std::string> command = {test::Binary("dra-conform")};
     command.insert(command.end(), arguments.begin(), arguments.end());
     EXPECT_EQ(test::RunProgram(command).exit_code, 2) << testing::PrintToString(arguments);
@@ -309,7 +326,8 @@ TEST(Program, FindsADriverInTheRegistrationDirectory) {
 
 TEST(CdiIds, AreQualifiedNames) {
   for (const char* id : {"vendor.com/class=name", "v/c=0", "vendor.com/gpu=a:b_c.d-e"}) EXPECT_EQ(CdiIdProblem(id), "") << id;
-  for (const char* id : {"", "name", "vendor.com/class", "/class=name", "vendor.com/=name", "vendor.com/class=", "1v/class=name", "v/c=-x", "v/c=x y", "v=c/x"}) {
+  for (const char* id :
+       {"", "name", "vendor.com/class", "/class=name", "vendor.com/=name", "vendor.com/class=", "1v/class=name", "v/c=-x", "v/c=x y", "v=c/x"}) {
     EXPECT_NE(CdiIdProblem(id), "") << id;
   }
 }

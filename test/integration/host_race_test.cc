@@ -27,7 +27,7 @@ namespace {
 
 constexpr char kDriver[] = "vnic.tranche.dev";
 constexpr int kClaims = 64;
-constexpr int kFit = 40;                          // 800 Mbit/s published, 20 Mbit/s each
+constexpr int kFit = 40;  // 800 Mbit/s published, 20 Mbit/s each
 constexpr std::int64_t kShareBits = 20'000'000;
 constexpr std::int64_t kPublishedBits = 800'000'000;
 
@@ -56,10 +56,10 @@ class HostRaceTest : public ::testing::Test {
     if (!network_) GTEST_SKIP() << "needs root and network namespaces";
     node_ = std::make_unique<LocalNode>(directory_.path() + "/node", Configuration());
     ASSERT_TRUE(node_->Start()) << node_->Log();
-    second_ = std::make_unique<ChildProcess>(
-        std::vector<std::string>{Binary("tranched"), "--local", node_->directory(), "--config", node_->configuration_path(), "--backend-directory",
-                                 BackendDirectory(), "--node-name", "node-1", "--instance", "second"},
-        Environment{}, node_->directory() + "/second.log");
+    second_ =
+        std::make_unique<ChildProcess>(std::vector<std::string>{Binary("tranched"), "--local", node_->directory(), "--config", node_->configuration_path(),
+                                                                "--backend-directory", BackendDirectory(), "--node-name", "node-1", "--instance", "second"},
+                                       Environment{}, node_->directory() + "/second.log");
     ASSERT_TRUE(Eventually([&] { return Plugins().size() == 2; }, std::chrono::seconds(30))) << node_->Log();
     for (const local::Plugin& plugin : Plugins()) {
       auto client = local::DraClient::Connect(plugin, local::ProtocolVersion::kV1);
@@ -158,8 +158,10 @@ class HostRaceTest : public ::testing::Test {
       while (words >> word) {
         if (word == "rate") words >> rate;
       }
-      const std::int64_t unit = rate.find("Gbit") != std::string::npos ? 1'000'000'000 : rate.find("Mbit") != std::string::npos ? 1'000'000
-                                : rate.find("Kbit") != std::string::npos ? 1'000 : 1;
+      const std::int64_t unit = rate.find("Gbit") != std::string::npos   ? 1'000'000'000
+                                : rate.find("Mbit") != std::string::npos ? 1'000'000
+                                : rate.find("Kbit") != std::string::npos ? 1'000
+                                                                         : 1;
       rates[id] = std::stoll("0" + rate) * unit;
     }
     return rates;

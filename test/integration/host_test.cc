@@ -145,7 +145,7 @@ TEST_F(HostTest, BrokenBackendsAreRefusedAloneWithTheirReasons) {
   WriteBackend(backends, "missing", good);
   fs::remove(backends / "missing.so");
 
-  const std::map<std::string, std::string> expected = {{"missing", "missing.so"},    {"truncated", "truncated.so"}, {"text", "text.so"},
+  const std::map<std::string, std::string> expected = {{"missing", "missing.so"}, {"truncated", "truncated.so"}, {"text", "text.so"},
                                                        {"broken_major", "major"}, {"broken_magic", "magic"},     {"writable", "writable"}};
   std::string more;
   for (const auto& [library, reason] : expected) {
@@ -321,9 +321,7 @@ TEST_F(HostTest, TwoHostsOnOneNodeNeverGrantMoreThanThereIs) {
   // 64 claims of 2 GiB each on a device of 80: as many hosts as there are answer, at most 40 may hold.
   std::vector<std::thread> tenants;
   std::atomic<int> prepared = 0;
-  for (int i = 0; i < 64; ++i) {
-    ASSERT_EQ(node_->Apply(ClaimManifest("team-a", "c" + std::to_string(i), "shared", {{"memory", "2Gi"}})).exit_code, 0);
-  }
+  for (int i = 0; i < 64; ++i) { ASSERT_EQ(node_->Apply(ClaimManifest("team-a", "c" + std::to_string(i), "shared", {{"memory", "2Gi"}})).exit_code, 0); }
   for (int worker = 0; worker < 8; ++worker) {
     tenants.emplace_back([&, worker] {
       for (int i = worker; i < 64; i += 8) {

@@ -49,8 +49,9 @@ long OpenSockets() {
 }
 
 json::object ClaimObject(const std::string& name) {
-  return json::parse(R"({"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaim","metadata":{"name":")" + name +
-                     R"("},"spec":{"devices":{"requests":[{"name":"nic","exactly":{"deviceClassName":"shared","capacity":{"requests":{"bandwidth":"50M"}}}}]}}})")
+  return json::parse(
+             R"({"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaim","metadata":{"name":")" + name +
+             R"("},"spec":{"devices":{"requests":[{"name":"nic","exactly":{"deviceClassName":"shared","capacity":{"requests":{"bandwidth":"50M"}}}}]}}})")
       .as_object();
 }
 
@@ -130,8 +131,9 @@ TEST_F(KubeOnApiServer, ClaimsAreCreatedReadReplacedPatchedAndDeleted) {
   ASSERT_TRUE(strategic.ok()) << strategic.status();
   const auto patched = client_->Patch(path, PatchKind::kJson, json::parse(R"([{"op":"add","path":"/metadata/labels/j","value":"1"}])"), DeadlineIn(30s));
   ASSERT_TRUE(patched.ok()) << patched.status();
-  const auto applied = client_->Patch(path + "?fieldManager=test&force=true", PatchKind::kApply,
-                                      json::parse(R"({"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaim","metadata":{"labels":{"p":"1"}}})"), DeadlineIn(30s));
+  const auto applied =
+      client_->Patch(path + "?fieldManager=test&force=true", PatchKind::kApply,
+                     json::parse(R"({"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaim","metadata":{"labels":{"p":"1"}}})"), DeadlineIn(30s));
   ASSERT_TRUE(applied.ok()) << applied.status();
   const json::object& labels = applied->at("metadata").at("labels").as_object();
   for (const char* label : {"a", "m", "s", "j", "p"}) EXPECT_TRUE(labels.contains(label)) << label;

@@ -64,8 +64,7 @@ std::string PathOf(const json::value& object) {
   const std::string version = object.at("apiVersion").as_string().c_str();
   const json::object& metadata = object.at("metadata").as_object();
   std::string path = version.find('/') == std::string::npos ? "/api/" + version : "/apis/" + version;
-  if (const json::value* namespace_name = metadata.if_contains("namespace"))
-    path += std::string("/namespaces/") + namespace_name->as_string().c_str();
+  if (const json::value* namespace_name = metadata.if_contains("namespace")) path += std::string("/namespaces/") + namespace_name->as_string().c_str();
   return path + "/" + kPlurals.at(object.at("kind").as_string().c_str()) + "/" + metadata.at("name").as_string().c_str();
 }
 
@@ -90,9 +89,7 @@ json::object Slice(const std::string& name, const std::string& driver, const std
                                 {"devices", json::array{json::object{{"name", "eth1-shared"}}}}}}};
 }
 
-json::object Exact(const std::string& device_class) {
-  return {{"name", "nic"}, {"exactly", json::object{{"deviceClassName", device_class}}}};
-}
+json::object Exact(const std::string& device_class) { return {{"name", "nic"}, {"exactly", json::object{{"deviceClassName", device_class}}}}; }
 
 json::object Alternatives(const std::vector<std::string>& classes) {
   json::array alternatives;
@@ -106,9 +103,7 @@ json::object Parameters(json::object parameters, json::array requests = {}, cons
   return {{"requests", std::move(requests)}, {"opaque", json::object{{"driver", driver}, {"parameters", std::move(parameters)}}}};
 }
 
-json::object Devices(json::array requests, json::array configuration = {}) {
-  return {{"requests", std::move(requests)}, {"config", std::move(configuration)}};
-}
+json::object Devices(json::array requests, json::array configuration = {}) { return {{"requests", std::move(requests)}, {"config", std::move(configuration)}}; }
 
 // One server of each version for all cases: each of them uses names of its own.
 class RenderOnApiServer : public ::testing::TestWithParam<std::string> {
@@ -139,8 +134,7 @@ class RenderOnApiServer : public ::testing::TestWithParam<std::string> {
   static json::array RenderedHere() { return Rendered(kHost, {"--kubernetes", GetParam()}); }
 
   static Answer Apply(const json::value& object) {
-    return server_->Request("PATCH", PathOf(object) + "?fieldManager=test&force=true", json::serialize(object), {},
-                            "application/apply-patch+yaml");
+    return server_->Request("PATCH", PathOf(object) + "?fieldManager=test&force=true", json::serialize(object), {}, "application/apply-patch+yaml");
   }
 
   static void CreateNamespace(const std::string& name, bool admin) {
@@ -160,12 +154,11 @@ class RenderOnApiServer : public ::testing::TestWithParam<std::string> {
                               {"rules", json::array{json::object{{"apiGroups", json::array{"resource.k8s.io"}},
                                                                  {"resources", resources},
                                                                  {"verbs", json::array{"get", "create", "update", "delete"}}}}}};
-      const json::object binding{
-          {"apiVersion", "rbac.authorization.k8s.io/v1"},
-          {"kind", "ClusterRoleBinding"},
-          {"metadata", json::object{{"name", name}}},
-          {"subjects", json::array{json::object{{"kind", "User"}, {"name", user.user}}}},
-          {"roleRef", json::object{{"apiGroup", "rbac.authorization.k8s.io"}, {"kind", "ClusterRole"}, {"name", name}}}};
+      const json::object binding{{"apiVersion", "rbac.authorization.k8s.io/v1"},
+                                 {"kind", "ClusterRoleBinding"},
+                                 {"metadata", json::object{{"name", name}}},
+                                 {"subjects", json::array{json::object{{"kind", "User"}, {"name", user.user}}}},
+                                 {"roleRef", json::object{{"apiGroup", "rbac.authorization.k8s.io"}, {"kind", "ClusterRole"}, {"name", name}}}};
       for (const json::object& object : {role, binding}) EXPECT_EQ(Apply(object).code, 201);
     };
     grant("tenant", {"resourceclaims", "resourceclaimtemplates"}, Tenant());
@@ -179,8 +172,8 @@ class RenderOnApiServer : public ::testing::TestWithParam<std::string> {
           return Claim("outsider", Devices({Exact("vnic-shared")}), "?dryRun=All").code == 403 &&
                  Claim("team-a", Devices({Exact("vnic-shared")}, {Parameters({{"x", 1}})}), "?dryRun=All").code == 403 &&
                  Claim("team-admin", Devices({WithAdmin("vnic-shared")}), "?dryRun=All").code == 403 &&
-                 server_->Request("POST", std::string(kPlural) + "/resourceslices?dryRun=All",
-                                  json::serialize(Slice("probe", "vnic.tranche.dev", "node-1")), OtherDriver())
+                 server_->Request("POST", std::string(kPlural) + "/resourceslices?dryRun=All", json::serialize(Slice("probe", "vnic.tranche.dev", "node-1")),
+                                  OtherDriver())
                          .code == 403;
         },
         std::chrono::seconds(30));
@@ -202,16 +195,14 @@ class RenderOnApiServer : public ::testing::TestWithParam<std::string> {
                              {"kind", "ResourceClaim"},
                              {"metadata", json::object{{"generateName", "c-"}}},
                              {"spec", json::object{{"devices", devices}}}};
-    return server_->Request("POST", std::string(kPlural) + "/namespaces/" + namespace_name + "/resourceclaims" + query,
-                            json::serialize(claim), Tenant());
+    return server_->Request("POST", std::string(kPlural) + "/namespaces/" + namespace_name + "/resourceclaims" + query, json::serialize(claim), Tenant());
   }
   static Answer Template(const std::string& namespace_name, const json::object& devices) {
     const json::object claim{{"apiVersion", "resource.k8s.io/v1"},
                              {"kind", "ResourceClaimTemplate"},
                              {"metadata", json::object{{"generateName", "t-"}}},
                              {"spec", json::object{{"spec", json::object{{"devices", devices}}}}}};
-    return server_->Request("POST", std::string(kPlural) + "/namespaces/" + namespace_name + "/resourceclaimtemplates",
-                            json::serialize(claim), Tenant());
+    return server_->Request("POST", std::string(kPlural) + "/namespaces/" + namespace_name + "/resourceclaimtemplates", json::serialize(claim), Tenant());
   }
   // Claim and template alike.
   static void ExpectBoth(int code, const std::string& text, const std::string& namespace_name, const json::object& devices) {
@@ -244,18 +235,16 @@ TEST_P(RenderOnApiServer, TakesEveryObjectAndFindsNoMistakeInAnyExpression) {
     const Answer before = server_->Request("GET", PathOf(object)), after = Apply(object);
     ASSERT_EQ(before.code, 200) << before.body;
     ASSERT_EQ(after.code, 200) << after.body;
-    EXPECT_EQ(json::parse(before.body).at("metadata").at("resourceVersion"), json::parse(after.body).at("metadata").at("resourceVersion"))
-        << PathOf(object);
+    EXPECT_EQ(json::parse(before.body).at("metadata").at("resourceVersion"), json::parse(after.body).at("metadata").at("resourceVersion")) << PathOf(object);
   }
 }
 
 TEST_P(RenderOnApiServer, TakesConfigurationsWithoutDriversClassesOrNamespaces) {
-  for (const std::string& text :
-       {std::string("apiVersion: tranche.dev/v1alpha1\nkind: HostConfiguration\n"),
-        std::string("apiVersion: tranche.dev/v1alpha1\nkind: HostConfiguration\ndrivers: [{name: a.tranche.dev}]\n")}) {
+  for (const std::string& text : {std::string("apiVersion: tranche.dev/v1alpha1\nkind: HostConfiguration\n"),
+                                  std::string("apiVersion: tranche.dev/v1alpha1\nkind: HostConfiguration\ndrivers: [{name: a.tranche.dev}]\n")}) {
     for (const json::value& object : Rendered(text, {"policies", "rbac"})) {
-      const Answer answer = server_->Request("PATCH", PathOf(object) + "?fieldManager=test&force=true&dryRun=All", json::serialize(object),
-                                             {}, "application/apply-patch+yaml");
+      const Answer answer =
+          server_->Request("PATCH", PathOf(object) + "?fieldManager=test&force=true&dryRun=All", json::serialize(object), {}, "application/apply-patch+yaml");
       EXPECT_EQ(answer.code, 200) << PathOf(object) << "\n" << answer.body;
     }
   }
@@ -309,8 +298,7 @@ TEST_P(RenderOnApiServer, KubeletAndGarbageCollectorStillDelete) {
   }
   // As a kubelet does when it starts: all slices of its node at once.
   ASSERT_EQ(CreateSlice(Slice("collection", "vnic.tranche.dev", "node-3"), Host("node-3")).code, 201);
-  const Answer all =
-      server_->Request("DELETE", std::string(kPlural) + "/resourceslices?fieldSelector=spec.nodeName%3Dnode-3", "", Kubelet("node-3"));
+  const Answer all = server_->Request("DELETE", std::string(kPlural) + "/resourceslices?fieldSelector=spec.nodeName%3Dnode-3", "", Kubelet("node-3"));
   EXPECT_EQ(all.code, 200) << all.body;
   EXPECT_EQ(OnSlice("GET", "collection", {}).code, 404);
 }
@@ -330,12 +318,10 @@ TEST_P(RenderOnApiServer, ClassesAreForTheirNamespaces) {
 TEST_P(RenderOnApiServer, OlderVersionsOfTheApiAreNoWayAround) {
   const json::object claim{
       {"metadata", json::object{{"generateName", "c-"}}},
-      {"spec", json::object{{"devices",
-                             json::object{{"requests", json::array{json::object{{"name", "nic"}, {"deviceClassName", "vnic-shared"}}}}}}}}};
+      {"spec", json::object{{"devices", json::object{{"requests", json::array{json::object{{"name", "nic"}, {"deviceClassName", "vnic-shared"}}}}}}}}};
   const std::string path = "/apis/resource.k8s.io/v1beta1/namespaces/";
   EXPECT_EQ(server_->Request("POST", path + "team-a/resourceclaims", json::serialize(claim), Tenant()).code, 201);
-  ExpectRefused(server_->Request("POST", path + "outsider/resourceclaims", json::serialize(claim), Tenant()),
-                "may not use device class vnic-shared");
+  ExpectRefused(server_->Request("POST", path + "outsider/resourceclaims", json::serialize(claim), Tenant()), "may not use device class vnic-shared");
 }
 
 TEST_P(RenderOnApiServer, ClaimsSetOnlyWhatTheirClassLeavesToThem) {
@@ -344,9 +330,8 @@ TEST_P(RenderOnApiServer, ClaimsSetOnlyWhatTheirClassLeavesToThem) {
   ExpectBoth(201, "", "team-a", exact({Parameters({{"mtu", 1400}, {"it's \"odd\"", "x"}}, {"nic"})}));
   ExpectBoth(201, "", "team-a", exact({Parameters({})}));
   ExpectBoth(201, "", "team-a", exact({Parameters({{"anything", 1}}, {}, "gpu.example.com")}));
-  for (const json::object& parameters :
-       {json::object{{"direction", "both"}}, json::object{{"mtu", 1}, {"direction", "both"}}, json::object{{"mtu", 1}, {"MTU", 1}},
-        json::object{{"", 1}}, json::object{{"mtu", 1}, {"a", 1}, {"b", 1}}}) {
+  for (const json::object& parameters : {json::object{{"direction", "both"}}, json::object{{"mtu", 1}, {"direction", "both"}},
+                                         json::object{{"mtu", 1}, {"MTU", 1}}, json::object{{"", 1}}, json::object{{"mtu", 1}, {"a", 1}, {"b", 1}}}) {
     ExpectBoth(403, "does not leave to claims", "team-a", exact({Parameters(parameters)}));
     ExpectBoth(403, "does not leave to claims", "team-a", exact({Parameters({{"mtu", 1}}), Parameters(parameters, {"nic"})}));
   }
@@ -379,8 +364,7 @@ TEST_P(RenderOnApiServer, LargestHonestClaimStaysWithinTheBudgetAndAHostileOneIs
 }
 
 TEST_P(RenderOnApiServer, AdminAccessNeedsALabelledNamespaceAndIsNotForShares) {
-  for (const Answer& answer :
-       {Claim("team-a", Devices({WithAdmin("vnic-whole")})), Template("team-a", Devices({WithAdmin("vnic-whole")}))}) {
+  for (const Answer& answer : {Claim("team-a", Devices({WithAdmin("vnic-whole")})), Template("team-a", Devices({WithAdmin("vnic-whole")}))}) {
     EXPECT_GE(answer.code, 400) << answer.body;
     EXPECT_THAT(answer.body, HasSubstr("resource.kubernetes.io/admin-access"));
   }
@@ -389,28 +373,25 @@ TEST_P(RenderOnApiServer, AdminAccessNeedsALabelledNamespaceAndIsNotForShares) {
 }
 
 TEST_P(RenderOnApiServer, HostMayDoWhatItDoesAndNothingElse) {
-  const auto may = [](const std::string& group, const std::string& resource, const std::string& subresource, const std::string& verb,
-                      const std::string& name) {
+  const auto may = [](const std::string& group, const std::string& resource, const std::string& subresource, const std::string& verb, const std::string& name) {
     const Impersonation host = Host("node-1");
     json::array groups;
     for (const std::string& member : host.groups) groups.emplace_back(member);
-    const json::object review{{"apiVersion", "authorization.k8s.io/v1"},
-                              {"kind", "SubjectAccessReview"},
-                              {"spec", json::object{{"user", host.user},
-                                                    {"groups", groups},
-                                                    {"resourceAttributes", json::object{{"group", group},
-                                                                                        {"resource", resource},
-                                                                                        {"subresource", subresource},
-                                                                                        {"verb", verb},
-                                                                                        {"name", name},
-                                                                                        {"namespace", "team-a"}}}}}};
+    const json::object review{
+        {"apiVersion", "authorization.k8s.io/v1"},
+        {"kind", "SubjectAccessReview"},
+        {"spec",
+         json::object{
+             {"user", host.user},
+             {"groups", groups},
+             {"resourceAttributes",
+              json::object{{"group", group}, {"resource", resource}, {"subresource", subresource}, {"verb", verb}, {"name", name}, {"namespace", "team-a"}}}}}};
     const Answer answer = server_->Request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", json::serialize(review));
     EXPECT_EQ(answer.code, 201) << answer.body;
     return json::parse(answer.body).at("status").at("allowed").as_bool();
   };
   const std::string dra = "resource.k8s.io";
-  for (const char* verb : {"get", "list", "watch", "create", "update", "patch", "delete"})
-    EXPECT_TRUE(may(dra, "resourceslices", "", verb, ""));
+  for (const char* verb : {"get", "list", "watch", "create", "update", "patch", "delete"}) EXPECT_TRUE(may(dra, "resourceslices", "", verb, ""));
   EXPECT_TRUE(may(dra, "resourceclaims", "", "get", "c"));
   EXPECT_TRUE(may(dra, "resourceclaims", "status", "update", "c"));
   EXPECT_TRUE(may(dra, "resourceclaims", "driver", "associated-node:patch", "vnic.tranche.dev"));
@@ -431,8 +412,7 @@ TEST_P(RenderOnApiServer, HostMayDoWhatItDoesAndNothingElse) {
   EXPECT_FALSE(may("", "nodes", "", "patch", "node-1"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Kubernetes, RenderOnApiServer, ::testing::Values("1.37", "1.36"),
-                         [](const auto& version) { return "V1_" + version.param.substr(2); });
+INSTANTIATE_TEST_SUITE_P(Kubernetes, RenderOnApiServer, ::testing::Values("1.37", "1.36"), [](const auto& version) { return "V1_" + version.param.substr(2); });
 
 }  // namespace
 }  // namespace tranche::test

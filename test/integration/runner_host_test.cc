@@ -73,10 +73,13 @@ class RunnerHostTest : public ::testing::Test {
   }
 
   std::string Configuration() const {
-    std::string text = "apiVersion: tranche.dev/v1alpha1\nkind: HostConfiguration\nbackends:\n"
-                       "- name: good\n  library: null_backend\n"
-                       "- name: moody\n  library: moody_backend\n  config: {moodFile: " + MoodFile() + "}\n"
-                       "drivers:\n";
+    std::string text =
+        "apiVersion: tranche.dev/v1alpha1\nkind: HostConfiguration\nbackends:\n"
+        "- name: good\n  library: null_backend\n"
+        "- name: moody\n  library: moody_backend\n  config: {moodFile: " +
+        MoodFile() +
+        "}\n"
+        "drivers:\n";
     for (const std::string name : {"good", "moody"}) {
       text += "- name: " + name + ".tranche.dev\n  offers:\n  - name: " + name + "\n    backend: " + name +
               "\n    mode: share\n    capacity:\n      memory: {default: 1Mi, min: 1Mi, max: 1Gi, step: 1Mi}\n";

@@ -106,7 +106,7 @@ TEST_P(SlicesOnApiServer, TakesEveryCountOfDevicesOfEveryKind) {
   EXPECT_TRUE(IsQuiet());
 }
 
-TEST_P(SlicesOnApiServer, StartsWithinMilliseconds) {   // the figures are printed, not judged
+TEST_P(SlicesOnApiServer, StartsWithinMilliseconds) {  // the figures are printed, not judged
   StartServer();
   for (const std::size_t devices : {300U, 1000U}) {
     const Connection connection = Connect();
@@ -144,7 +144,7 @@ TEST_P(SlicesOnApiServer, EveryRepairOfAVendorStringIsAccepted) {
 }
 
 TEST_P(SlicesOnApiServer, GatesThatAreOffAreFoundAndPlannedAround) {
-  const bool taints_can_be_off = GetParam() == "1.36";   // GA later
+  const bool taints_can_be_off = GetParam() == "1.36";  // GA later
   StartServer({std::string("--feature-gates=DRAConsumableCapacity=false,DRAPartitionableDevices=false") +
                (taints_can_be_off ? ",DRADeviceTaints=false,DRADeviceTaintRules=false" : "")});
   const Connection connection = Connect();
@@ -186,7 +186,9 @@ TEST_P(SlicesOnApiServer, AThousandRandomStepsOfTwoHostsEndWithExactlyTheRightSl
           (void)hands_.api->Replace(slice, DeadlineIn(5s));
         });
         break;
-      case 2: if (pick(8) == 0) DeleteAll(); break;
+      case 2:
+        if (pick(8) == 0) DeleteAll();
+        break;
       case 3: hosts[pick(2)].reset(); break;
       default: publish(pick(2), shape());
     }

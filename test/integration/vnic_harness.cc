@@ -155,7 +155,12 @@ std::vector<std::string> Host::lost() {
 }
 
 json::object ShareRequest(const std::string& claim, std::int64_t bits) {
-  return {{"key", json::object{{"claimUID", claim}, {"request", "net"}, {"driver", "vnic.tranche.dev"}, {"pool", "node-1"}, {"device", "up0-shared"}, {"shareID", "5b1c0a52-0000-4000-8000-" + claim}}},
+  return {{"key", json::object{{"claimUID", claim},
+                               {"request", "net"},
+                               {"driver", "vnic.tranche.dev"},
+                               {"pool", "node-1"},
+                               {"device", "up0-shared"},
+                               {"shareID", "5b1c0a52-0000-4000-8000-" + claim}}},
           {"physical", "up0"},
           {"mode", "share"},
           {"consumed", json::object{{"bandwidth", json::object{{"value", bits}, {"text", std::to_string(bits)}}}}},
@@ -163,7 +168,8 @@ json::object ShareRequest(const std::string& claim, std::int64_t bits) {
 }
 
 json::object Config(const std::string& bandwidth, const std::string& subnet) {
-  return {{"parents", json::array{json::object{{"interface", "up0"}, {"bandwidth", bandwidth}, {"subnet", subnet}}}}, {"attachHook", "/opt/tranche/vnic-attach"}};
+  return {{"parents", json::array{json::object{{"interface", "up0"}, {"bandwidth", bandwidth}, {"subnet", subnet}}}},
+          {"attachHook", "/opt/tranche/vnic-attach"}};
 }
 
 World::World() : before_(Namespace::Current()), peer_(Namespace::New()) {
@@ -224,9 +230,7 @@ vnic::AttachRequest AttachRequestOf(const json::object& share) {
   return *vnic::ParseAttachArguments(arguments);
 }
 std::string HostEndOf(const json::object& share) { return AttachRequestOf(share).host_end; }
-std::uint32_t MinorOf(const json::object& share) {
-  return json::parse(std::string(share.at("state").as_string())).at("minor").to_number<std::uint32_t>();
-}
+std::uint32_t MinorOf(const json::object& share) { return json::parse(std::string(share.at("state").as_string())).at("minor").to_number<std::uint32_t>(); }
 std::int64_t LimitOf(const json::object& share, const std::string& direction) {
   for (const json::value& limit : share.at("limits").as_array()) {
     if (limit.at("direction").as_string() == direction) return limit.at("inForce").as_int64();

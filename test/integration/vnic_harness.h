@@ -24,13 +24,13 @@ namespace json = boost::json;
 // A network namespace held open by a descriptor. Enter() moves the calling thread.
 class Namespace {
  public:
-  static Namespace New();      // made; the calling thread stays where it is
+  static Namespace New();  // made; the calling thread stays where it is
   static Namespace Current();
   Namespace(Namespace&& other) noexcept;
   Namespace& operator=(Namespace&& other) noexcept;
   ~Namespace();
   void Enter() const;
-  std::string Path() const;    // of this process
+  std::string Path() const;  // of this process
   // Runs `body` inside and returns.
   void Run(const std::function<void()>& body) const;
 
@@ -43,7 +43,7 @@ class Namespace {
 struct Outcome {
   int code = -1;
   std::string message;
-  json::object share;          // what was added for it, if anything
+  json::object share;  // what was added for it, if anything
 };
 
 class Host {
@@ -55,11 +55,11 @@ class Host {
   const std::string& error() const { return error_; }
 
   std::vector<json::object> Discover();
-  std::map<std::string, Outcome> Prepare(const std::vector<json::object>& shares);      // by claim UID
+  std::map<std::string, Outcome> Prepare(const std::vector<json::object>& shares);  // by claim UID
   std::map<std::string, Outcome> Unprepare(const std::vector<json::object>& shares);
   std::vector<json::object> ListPrepared();
   int Verify(const json::object& share, json::object* found);
-  std::vector<std::string> lost();                                                       // claim UIDs
+  std::vector<std::string> lost();  // claim UIDs
 
  private:
   struct Sink;
@@ -85,8 +85,8 @@ class World {
   vnic::Socket& socket() { return *socket_; }
   vnic::Link Link(const std::string& name);
   bool HasLink(const std::string& name);
-  std::vector<std::string> LinksOfOurs();    // bridges and share ends
-  std::vector<vnic::TrafficClass> Classes(); // of shares on up0
+  std::vector<std::string> LinksOfOurs();     // bridges and share ends
+  std::vector<vnic::TrafficClass> Classes();  // of shares on up0
   bool HasRoot();
   // vnic-attach for what a prepare answered.
   vnic::Status Attach(const json::object& share, const Namespace& pod, int patience_ms = 5000);

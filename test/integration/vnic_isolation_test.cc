@@ -145,7 +145,7 @@ class VnicIsolation : public testing::TestWithParam<Power> {
     }
     world_->peer().Run([this] { peer_mac_ = vnic::GetLink(*vnic::Socket::Open(), "wan0")->mac; });
     ASSERT_EQ(AsTenant(pods_[0], Power::kRaw, [] { return SendUdp(1, 0, 0); }), 0);  // learns the peer's address
-    ASSERT_TRUE(WaitUntil([this] { return Packets(ClassOf(0)) >= 2; }));                // the ARP request and what waited for its answer
+    ASSERT_TRUE(WaitUntil([this] { return Packets(ClassOf(0)) >= 2; }));             // the ARP request and what waited for its answer
   }
   vnic::Mac MacOf(int pod) const { return requests_[static_cast<std::size_t>(pod)].mac; }
   std::uint32_t AddressOf(int pod) const { return requests_[static_cast<std::size_t>(pod)].address.address; }
@@ -218,7 +218,9 @@ TEST_P(VnicIsolation, FramesPassOnlyWithTheOwnAddresses) {
 }
 
 TEST_P(VnicIsolation, ASpoofedMacDoesNotTakeTheNeighboursDownlink) {
-  const int spoofed = AsTenant(Pod(0), GetParam(), [&] { return SendFrames("net1", {peer_mac_, MacOf(1), ETH_P_IP, Ipv4Body(AddressOf(1), kPeer)}, kFrames, 0); });
+  const int spoofed = AsTenant(Pod(0), GetParam(), [&] {
+    return SendFrames("net1", {peer_mac_, MacOf(1), ETH_P_IP, Ipv4Body(AddressOf(1), kPeer)}, kFrames, 0);
+  });
   EXPECT_EQ(spoofed, GetParam() == Power::kNone ? 1 : 0);
   const std::uint64_t mine = Delivered(0), neighbours = Delivered(1);
   world_->peer().Run([&] { EXPECT_EQ(SendFrames("wan0", {MacOf(1), peer_mac_, ETH_P_IP, Ipv4Body(kPeer, AddressOf(1))}, 100, 0), 0); });

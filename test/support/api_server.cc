@@ -83,8 +83,13 @@ ApiServer::~ApiServer() { RunProgram({std::string(kTools) + "apiserver", "down",
 Answer ApiServer::Request(const std::string& method, const std::string& path, const std::string& body, const Impersonation& as,
                           const std::string& content_type) const {
   const std::string sent = directory_.path() + "/request.json", received = directory_.path() + "/answer.json";
-  std::vector<std::string> command = {"curl", "-sS", "--max-time", "30", "--cacert", directory_.path() + "/ca.crt", "-X", method, "-o", received,
-                                      "-w", "%{http_code}", "-H", "Authorization: Bearer " + Between(ReadText(kubeconfig_), "token: \"")};
+  std::vector<std::string> command = {"curl",       "-sS",
+                                      "--max-time", "30",
+                                      "--cacert",   directory_.path() + "/ca.crt",
+                                      "-X",         method,
+                                      "-o",         received,
+                                      "-w",         "%{http_code}",
+                                      "-H",         "Authorization: Bearer " + Between(ReadText(kubeconfig_), "token: \"")};
   const auto header = [&](const std::string& text) { command.insert(command.end(), {"-H", text}); };
   if (!as.user.empty()) header("Impersonate-User: " + as.user);
   for (const std::string& group : as.groups) header("Impersonate-Group: " + group);

@@ -11,16 +11,16 @@
 namespace tranche::test {
 
 struct Impersonation {
-  std::string user;                              // empty: the administrator himself, of group system:masters
+  std::string user;  // empty: the administrator himself, of group system:masters
   std::vector<std::string> groups;
-  std::map<std::string, std::string> extra;      // of the token, such as authentication.kubernetes.io/node-name
+  std::map<std::string, std::string> extra;  // of the token, such as authentication.kubernetes.io/node-name
 };
 
 // What a pod-bound token of a service account says. No node: a token that is bound to nothing.
 Impersonation ServiceAccountUser(const std::string& namespace_name, const std::string& name, const std::string& node = "");
 
 struct Answer {
-  int code = 0;                                  // HTTP; 0: no answer
+  int code = 0;  // HTTP; 0: no answer
   std::string body;
 };
 

@@ -15,9 +15,9 @@ bool MakeUplink();
 
 // What there is of ours in the kernel: interfaces of shares and bridges, traffic-control classes on up0, as text to compare and print.
 struct KernelState {
-  int share_links = 0;      // host ends (vs…)
-  int parked_links = 0;     // pod ends still here (vp…)
-  int classes = 0;          // HTB classes of shares on up0 (neither the parent nor the default class)
+  int share_links = 0;   // host ends (vs…)
+  int parked_links = 0;  // pod ends still here (vp…)
+  int classes = 0;       // HTB classes of shares on up0 (neither the parent nor the default class)
   int bridges = 0;
   std::string text;
 };

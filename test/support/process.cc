@@ -156,15 +156,17 @@ void LocalNode::WriteConfiguration(const std::string& configuration) const {
 }
 
 bool LocalNode::Start(const Environment& environment, const std::vector<std::string>& more_arguments) {
-  std::vector<std::string> arguments = {Binary("tranched"), "--local", directory_, "--config", configuration_path(),
+  std::vector<std::string> arguments = {Binary("tranched"),    "--local", directory_,    "--config", configuration_path(),
                                         "--backend-directory", backends_, "--node-name", "node-1"};
   arguments.insert(arguments.end(), more_arguments.begin(), more_arguments.end());
   process_ = std::make_unique<ChildProcess>(arguments, environment, directory_ + "/tranched.log");
   bool serves = false;
-  Eventually([&] {
-    serves = Ctl({"status"}).exit_code == 0;
-    return serves || !process_->Running();
-  }, std::chrono::seconds(30));
+  Eventually(
+      [&] {
+        serves = Ctl({"status"}).exit_code == 0;
+        return serves || !process_->Running();
+      },
+      std::chrono::seconds(30));
   return serves;
 }
 

@@ -13,14 +13,15 @@
 namespace tranche::test {
 
 struct RunResult {
-  int exit_code = -1;      // 128 + signal when it was ended by one
+  int exit_code = -1;  // 128 + signal when it was ended by one
   std::string output, error;
 };
 
 using Environment = std::map<std::string, std::string>;  // added to the test's own
 
 // Runs to the end; killed after `limit` (exit_code 137).
-RunResult RunProgram(const std::vector<std::string>& arguments, const Environment& environment = {}, std::chrono::milliseconds limit = std::chrono::seconds(60));
+RunResult RunProgram(const std::vector<std::string>& arguments, const Environment& environment = {},
+                     std::chrono::milliseconds limit = std::chrono::seconds(60));
 
 // A directory that is removed with everything below it.
 class TemporaryDirectory {
@@ -52,8 +53,8 @@ class ChildProcess {
   int status_ = -1;
 };
 
-std::string Binary(const std::string& name);   // build/<preset>/bin/<name>
-std::string BackendDirectory();                // build/<preset>/backends
+std::string Binary(const std::string& name);  // build/<preset>/bin/<name>
+std::string BackendDirectory();               // build/<preset>/backends
 
 // A tranched in local mode on one directory, and its tranchectl.
 class LocalNode {
@@ -68,9 +69,9 @@ class LocalNode {
   // Starts tranched and waits until `tranchectl status` answers or it ends. True when it serves.
   bool Start(const Environment& environment = {}, const std::vector<std::string>& more_arguments = {});
   ChildProcess& process() { return *process_; }
-  void Kill();                       // SIGKILL and wait
-  int Terminate();                   // SIGTERM and wait: exit code
-  std::string Log() const;           // what tranched wrote to standard error
+  void Kill();              // SIGKILL and wait
+  int Terminate();          // SIGTERM and wait: exit code
+  std::string Log() const;  // what tranched wrote to standard error
 
   RunResult Ctl(const std::vector<std::string>& arguments) const;
   // apply → allocate → prepare of one claim manifest.
@@ -88,6 +89,5 @@ std::string ClaimManifest(const std::string& namespace_name, const std::string& 
 
 // Waits until `condition` holds; false after `limit`.
 bool Eventually(const std::function<bool()>& condition, std::chrono::milliseconds limit = std::chrono::seconds(10));
-
 
 }  // namespace tranche::test

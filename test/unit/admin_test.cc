@@ -110,9 +110,10 @@ TEST_F(AdminTest, SocketIsForItsOwnerOnly) {
 
 TEST_F(AdminTest, GarbageIsAnsweredAndTheConnectionServesOn) {
   const int fd = RawConnection();
-  Send(fd, "hello\n{}\n[1]\n\n{\"apiVersion\":\"admin.tranche.dev/v2\",\"method\":\"echo\"}\n"
-           "{\"apiVersion\":\"admin.tranche.dev/v1\",\"method\":7}\n"
-           "{\"apiVersion\":\"admin.tranche.dev/v1\",\"method\":\"echo\",\"params\":[1]}\n");
+  Send(fd,
+       "hello\n{}\n[1]\n\n{\"apiVersion\":\"admin.tranche.dev/v2\",\"method\":\"echo\"}\n"
+       "{\"apiVersion\":\"admin.tranche.dev/v1\",\"method\":7}\n"
+       "{\"apiVersion\":\"admin.tranche.dev/v1\",\"method\":\"echo\",\"params\":[1]}\n");
   const std::string answers = Receive(fd, 7);
   std::size_t errors = 0;
   for (std::size_t at = answers.find("\"INVALID_ARGUMENT\""); at != std::string::npos; at = answers.find("\"INVALID_ARGUMENT\"", at + 1)) ++errors;

@@ -297,11 +297,14 @@ INSTANTIATE_TEST_SUITE_P(Each, BackendIn, testing::Values(Place::kInProcess, Pla
                          [](const auto& place) { return place.param == Place::kInProcess ? "InProcess" : "Runner"; });
 
 TEST_P(BackendIn, RefusesEachBrokenLibraryAtItsStage) {
-  const std::map<std::string, std::pair<Stage, std::string>> kinds = {
-      {"declines", {Stage::kEntry, "declines this host"}}, {"throws_in_entry", {Stage::kEntry, "threw"}},
-      {"magic", {Stage::kTable, "magic"}},                 {"major", {Stage::kTable, "ABI major 2"}},
-      {"short_table", {Stage::kTable, "table of 64 bytes"}}, {"null_function", {Stage::kTable, "prepare is null"}},
-      {"table_name", {Stage::kTable, "somebody_else"}},    {"flags", {Stage::kTable, "0x80000000"}}};
+  const std::map<std::string, std::pair<Stage, std::string>> kinds = {{"declines", {Stage::kEntry, "declines this host"}},
+                                                                      {"throws_in_entry", {Stage::kEntry, "threw"}},
+                                                                      {"magic", {Stage::kTable, "magic"}},
+                                                                      {"major", {Stage::kTable, "ABI major 2"}},
+                                                                      {"short_table", {Stage::kTable, "table of 64 bytes"}},
+                                                                      {"null_function", {Stage::kTable, "prepare is null"}},
+                                                                      {"table_name", {Stage::kTable, "somebody_else"}},
+                                                                      {"flags", {Stage::kTable, "0x80000000"}}};
   for (const auto& [kind, refusal] : kinds) {
     const absl::Status status = GetParam() == Place::kInProcess ? Loader(kFakes).Load("broken_" + kind).status() : MakeBroken(kind).status();
     EXPECT_EQ(StageOf(status), refusal.first) << status;

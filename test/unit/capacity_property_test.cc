@@ -43,8 +43,12 @@ class Machine {
 
   void Step() {
     switch (Pick(10)) {
-      case 0: case 1: case 2: case 3: return Grant();
-      case 4: case 5: return Release();
+      case 0:
+      case 1:
+      case 2:
+      case 3: return Grant();
+      case 4:
+      case 5: return Release();
       case 6: return ReleaseAgain();
       case 7: return Retry();
       case 8: return Resize();

@@ -162,10 +162,8 @@ TEST(DifferenceTest, StepOfZeroOrLessIsRefused) {
 
 TEST(DifferenceTest, NothingWrapsAroundAt64Bits) {
   EXPECT_EQ(Grants(Capacity("9223372036854775807", Range("0", "0", "", "2")), "0", "9223372036854775807"), "none");
-  EXPECT_EQ(*Consumed("c0", Capacity("9223372036854775807", Range("0", "0", "", "2")), test::Q("9223372036854775807")),
-            test::Q("9223372036854775808"));
-  EXPECT_EQ(*Consumed("c0", Capacity("9223372036854775807", Range("1", "1", "", "2")), test::Q("9223372036854775806")),
-            test::Q("9223372036854775807"));
+  EXPECT_EQ(*Consumed("c0", Capacity("9223372036854775807", Range("0", "0", "", "2")), test::Q("9223372036854775807")), test::Q("9223372036854775808"));
+  EXPECT_EQ(*Consumed("c0", Capacity("9223372036854775807", Range("1", "1", "", "2")), test::Q("9223372036854775806")), test::Q("9223372036854775807"));
   EXPECT_EQ(Grants(Capacity("9223372036854775807", Range("0", "0", "", "3")), "0", "18446744073709551619"), "none");
 }
 
@@ -187,9 +185,7 @@ TEST(DifferenceTest, NegativeStoredConsumptionIsRefused) {
   EXPECT_EQ(CheckGrant(device, test::ShareOf(device, "a", {{"c0", test::Q("-1")}}), {}, {}).code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST(DifferenceTest, RequestFinerThanAThousandthIsRounded) {
-  EXPECT_EQ(Grants(Capacity("10", Range("1", "1", "", "1")), "0", "1.0000001"), "2");
-}
+TEST(DifferenceTest, RequestFinerThanAThousandthIsRounded) { EXPECT_EQ(Grants(Capacity("10", Range("1", "1", "", "1")), "0", "1.0000001"), "2"); }
 
 TEST(DifferenceTest, FractionsAreExactWhateverTheServersGate) {
   EXPECT_EQ(Grants(Capacity("2", Range("500m", "500m", "", "500m")), "0", "700m"), "1");

@@ -49,13 +49,17 @@ inline PublishedDevice Device(const std::string& name) {
 }
 
 inline capacity::Grant ShareOf(const PublishedDevice& device, const std::string& claim, const Quantities& consumed) {
-  return {{claim, "r0", device.driver, device.pool, device.name, "share-" + claim}, device.backend, device.physical, Mode::kShare, false, consumed,
+  return {{claim, "r0", device.driver, device.pool, device.name, "share-" + claim},
+          device.backend,
+          device.physical,
+          Mode::kShare,
+          false,
+          consumed,
           device.consumes_counters};
 }
 
 inline capacity::Grant WholeOf(const PublishedDevice& device, const std::string& claim) {
-  return {{claim, "r0", device.driver, device.pool, device.name, ""}, device.backend, device.physical, device.mode, false, {},
-          device.consumes_counters};
+  return {{claim, "r0", device.driver, device.pool, device.name, ""}, device.backend, device.physical, device.mode, false, {}, device.consumes_counters};
 }
 
 inline std::map<std::string, std::string> Text(const Quantities& quantities) {

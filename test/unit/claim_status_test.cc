@@ -207,9 +207,8 @@ TEST_F(StatusWriterTest, OnlyAllocatedDevicesAreWritten) {
 TEST_F(StatusWriterTest, AConflictIsTriedAgain) {
   PutClaim("u1");
   std::atomic<int> conflicts = 3;
-  server_.FailWith([&](const std::string& verb) {
-    return verb == "patch" && conflicts-- > 0 ? absl::AbortedError("the object has been modified") : absl::OkStatus();
-  });
+  server_.FailWith(
+      [&](const std::string& verb) { return verb == "patch" && conflicts-- > 0 ? absl::AbortedError("the object has been modified") : absl::OkStatus(); });
   Tell(MakeEvent(ClaimChange::kPrepared, "u1"));
   EXPECT_THAT(Devices("u1"), SizeIs(1));
 }
@@ -269,7 +268,7 @@ TEST_F(StatusWriterTest, APreparedShareWaitsForAMomentAndBadNewsDoesNot) {
   PutClaim("u1");
   PutClaim("u2");
   writer_->OnClaim(MakeEvent(ClaimChange::kPrepared, "u1"));
-  writer_->OnClaim(MakeEvent(ClaimChange::kReleased, "u1"));   // nothing was written, nothing is to go
+  writer_->OnClaim(MakeEvent(ClaimChange::kReleased, "u1"));  // nothing was written, nothing is to go
   Tell(MakeEvent(ClaimChange::kRefused, "u2", 50'000'000, absl::ResourceExhaustedError("full")));
   EXPECT_EQ(server_.patches, 1);
   EXPECT_THAT(Devices("u1"), IsEmpty());

@@ -167,7 +167,7 @@ class FakeReader final : public ClaimReader {
   }
   std::map<std::string, Claim> claims;  // by the UID that is asked for
   absl::Status error;
-  std::function<void()> on_read;        // set before the calls
+  std::function<void()> on_read;  // set before the calls
 
  private:
   std::mutex mutex_;
@@ -269,8 +269,7 @@ class Node {
   }
   std::unique_ptr<Claims> MakeClaims(store::Store& on) {
     return std::make_unique<Claims>(Dependencies{
-        on, inventory, reader,
-        [this](const std::string& name) { return name == "uplink" && loaded ? std::shared_ptr<backend::Backend>(backend) : nullptr; },
+        on, inventory, reader, [this](const std::string& name) { return name == "uplink" && loaded ? std::shared_ptr<backend::Backend>(backend) : nullptr; },
         root_ + "/cdi", [this] { return sole_host; }});
   }
   void Start() {
@@ -297,20 +296,24 @@ class Node {
 
   std::vector<store::ShareRow> Shares() const {
     std::vector<store::ShareRow> shares;
-    EXPECT_TRUE(store->Read([&](store::Transaction& transaction) {
-      auto read = transaction.Shares();
-      if (read.ok()) shares = *read;
-      return read.status();
-    }).ok());
+    EXPECT_TRUE(store
+                    ->Read([&](store::Transaction& transaction) {
+                      auto read = transaction.Shares();
+                      if (read.ok()) shares = *read;
+                      return read.status();
+                    })
+                    .ok());
     return shares;
   }
   std::optional<store::ClaimRow> Row(const std::string& uid) const {
     std::optional<store::ClaimRow> row;
-    EXPECT_TRUE(store->Read([&](store::Transaction& transaction) {
-      auto read = transaction.FindClaim(kDriver, uid);
-      if (read.ok()) row = *read;
-      return read.status();
-    }).ok());
+    EXPECT_TRUE(store
+                    ->Read([&](store::Transaction& transaction) {
+                      auto read = transaction.FindClaim(kDriver, uid);
+                      if (read.ok()) row = *read;
+                      return read.status();
+                    })
+                    .ok());
     return row;
   }
   const std::string& root() const { return root_; }

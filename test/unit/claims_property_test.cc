@@ -122,9 +122,7 @@ class Walk {
     }
     for (const auto& [physical, counts] : users) {
       EXPECT_LE(counts.first, 1) << physical;
-      if (counts.first > 0) {
-        EXPECT_EQ(counts.second, 0) << physical;
-      }
+      if (counts.first > 0) { EXPECT_EQ(counts.second, 0) << physical; }
     }
   }
 

@@ -122,9 +122,7 @@ TEST_F(ClaimsTest, OtherDriversResultsAreNotOurs) {
   node_.ExpectNothingLeft();
 }
 
-TEST_F(ClaimsTest, RefusesADeviceThatIsNotHere) {
-  ExpectRefused(MakeClaim("uid-1", "50M", "eth9-shared"), Code::kNotFound, "eth9-shared");
-}
+TEST_F(ClaimsTest, RefusesADeviceThatIsNotHere) { ExpectRefused(MakeClaim("uid-1", "50M", "eth9-shared"), Code::kNotFound, "eth9-shared"); }
 
 TEST_F(ClaimsTest, RefusesAShareWithoutShareId) {
   Claim claim = MakeClaim("uid-1", "50M");
@@ -303,9 +301,7 @@ TEST_F(ClaimsTest, OneFailedShareTakesTheClaimsOthersWithIt) {
   Claim claim = MakeClaim("uid-1", "100M");
   claim.allocation->results.push_back(claim.allocation->results.front());
   claim.allocation->results.back().device = "eth2-shared";
-  node_.backend->refuse = [](const backend::PrepareItem& item) {
-    return item.physical == "eth2" ? absl::UnavailableError("eth2 is down") : absl::OkStatus();
-  };
+  node_.backend->refuse = [](const backend::PrepareItem& item) { return item.physical == "eth2" ? absl::UnavailableError("eth2 is down") : absl::OkStatus(); };
   ExpectRefused(claim, Code::kUnavailable, "eth2 is down");
 }
 

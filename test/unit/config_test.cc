@@ -53,8 +53,7 @@ TEST(Configuration, ReadsTheDocumentedExample) {
   const BackendConfiguration& backend = read->backends[0];
   EXPECT_EQ(backend.library, "vnic_tc");
   EXPECT_EQ(backend.isolation, Isolation::kProcess);
-  EXPECT_EQ(backend.config,
-            R"({"parents":[{"interface":"eth1","bandwidth":"10G","queues":4,"quoted":"4","up":true,"none":null,"ratio":5E-1}]})");
+  EXPECT_EQ(backend.config, R"({"parents":[{"interface":"eth1","bandwidth":"10G","queues":4,"quoted":"4","up":true,"none":null,"ratio":5E-1}]})");
   EXPECT_THAT(backend.allow_edits.hooks, ElementsAre("/var/lib/kubelet/plugins/vnic.tranche.dev/bin/"));
   EXPECT_FALSE(backend.allow_edits.net_devices);
   const DriverConfiguration& driver = read->drivers.at(0);
@@ -125,53 +124,51 @@ constexpr char kBandwidthReserve[] = "drivers[0].offers[0].capacity.bandwidth.re
 
 INSTANTIATE_TEST_SUITE_P(
     All, ConfigurationMistake,
-    testing::Values(
-        Mistake{"UnknownKey", "minimumEnforcement:", "minimumEnforcment:", 21, "drivers[0].classes[0].minimumEnforcment",
-                "did you mean \"minimumEnforcement\"?"},
-        Mistake{"ApiVersion", "v1alpha1", "v2", 1, "apiVersion", "write tranche.dev/v1alpha1"},
-        Mistake{"Kind", "HostConfiguration", "Host", 2, "kind", "write HostConfiguration"},
-        Mistake{"DuplicateKey", "  isolation: process", "  library: vnic_tc", 6, "backends[0].library", "the first is on line 5"},
-        Mistake{"DuplicateKeyInConfig", "bandwidth: 10G,", "interface: x,", 7, "backends[0].config.parents[0].interface", "twice"},
-        Mistake{"Alias", "name: uplink", "name: *x", 4, "", "anchor"},
-        Mistake{"Anchor", "name: uplink", "name: &x uplink", 4, "", "anchors"},
-        Mistake{"Tag", "name: uplink", "name: !!str uplink", 4, "", "tags"},
-        Mistake{"NotUtf8", "name: uplink", "name: upl\xFFnk", 4, "", "not UTF-8"},
-        Mistake{"Surrogate", "name: uplink", "name: \"\\uD800\"", 4, "", "not valid YAML"},
-        Mistake{"KeyNotUtf8", "direction: both", "\xC0\x80: both", 22, "", "not UTF-8"},
-        Mistake{"SecondDocument", "drivers:", "---\ndrivers:", 10, "", "second document"},
-        Mistake{"Syntax", "name: uplink", "name: [uplink", 5, "", "not valid YAML"},
-        Mistake{"BackendName", "drivers:", "- {name: Up_link, library: x}\ndrivers:", 9, "backends[1].name", "DNS label"},
-        Mistake{"Library", "vnic_tc", "../vnic_tc.so", 5, "backends[0].library", "without directory"},
-        Mistake{"Isolation", "isolation: process", "isolation: vm", 6, "backends[0].isolation", "process or in-process"},
-        Mistake{"ConfigKind", "config: {parents: [{interface: eth1, bandwidth: 10G, queues: 4, quoted: \"4\", up: true, none: ~, ratio: 0.5}]}", "config: 3", 7,
-                "backends[0].config", "must be a map"},
-        Mistake{"EditPath", "[/var/lib", "[var/lib", 8, "backends[0].allowEdits.hooks[0]", "absolute"},
-        Mistake{"DriverName", "- name: vnic.tranche.dev", "- name: 9vnic.tranche.dev", 10, "drivers[0].name", "starts with a letter"},
-        Mistake{"OfferBackend", "backend: uplink", "backend: uplnk", 13, "drivers[0].offers[0].backend", "did you mean \"uplink\"?"},
-        Mistake{"Mode", "mode: share", "mode: shared", 14, "drivers[0].offers[0].mode", "did you mean \"share\"?"},
-        Mistake{"PolicyNeedsShare", "mode: share", "mode: whole", 16, kBandwidth, "needs mode: share"},
-        Mistake{"CapacityName", "      bandwidth:", "      band width:", 16, "drivers[0].offers[0].capacity.band width", "name of a capacity"},
-        Mistake{"Quantity", "10M, max", "10Q, max", 16, kBandwidthMin, "10Q"},
-        Mistake{"Negative", "10M, max", "-10M, max", 16, kBandwidthMin, "negative"},
-        Mistake{"MinMissing", "min: 10M, ", "", 16, kBandwidthMin, "min: 0"},
-        Mistake{"MaxBelowMin", kPolicy, "{default: 10M, min: 10M, max: 5M}", 16, kBandwidthMax, "below min"},
-        Mistake{"DefaultBelowMin", "default: 100M", "default: 1M", 16, kBandwidthDefault, "below min 10M"},
-        Mistake{"DefaultAboveMax", "default: 100M", "default: 6G", 16, kBandwidthDefault, "above max 5G"},
-        Mistake{"DefaultOffGrid", "default: 100M", "default: 105M", 16, kBandwidthDefault, "110M"},
-        Mistake{"MaxOffGrid", "max: 5G", "max: 5001M", 16, kBandwidthMax, "multiple of step"},
-        Mistake{"StepZero", "step: 10M", "step: 0", 16, kBandwidthStep, "more than 0"},
-        Mistake{"ValuesAndRange", "reserve: 10%", "validValues: [1G]", 16, kBandwidthValues, "excludes"},
-        Mistake{"ValuesOrder", kPolicy, "{default: 1G, validValues: [2G, 1G]}", 16, kBandwidthValues, "ascending"},
-        Mistake{"ValuesDefault", kPolicy, "{default: 3G, validValues: [1G, 2G]}", 16, kBandwidthValues, "not one of"},
-        Mistake{"ReservePercent", "reserve: 10%", "reserve: 110%", 16, kBandwidthReserve, "0% to 100%"},
-        Mistake{"ReserveFraction", "reserve: 10%", "reserve: 1.5%", 16, kBandwidthReserve, "whole number"},
-        Mistake{"ReserveAmount", "reserve: 10%", "reserve: lots", 16, kBandwidthReserve, "amount"},
-        Mistake{"ClassOffer", "offer: shared", "offer: share", 19, "drivers[0].classes[0].offer", "did you mean \"shared\"?"},
-        Mistake{"ClassName", "name: vnic-shared", "name: vnic_shared", 18, "drivers[0].classes[0].name", "DNS name"},
-        Mistake{"NamespaceGlob", "team-*", "Team?", 20, "drivers[0].classes[0].namespaces.allow[0]", "matches no namespace"},
-        Mistake{"NoNamespace", "[\"team-*\"]", "[]", 20, "drivers[0].classes[0].namespaces.allow", "allows no namespace"},
-        Mistake{"Enforcement", "Enforcement: hard", "Enforcement: hart", 21, "drivers[0].classes[0].minimumEnforcement", "did you mean \"hard\"?"},
-        Mistake{"Parameters", "{direction: both}", "[both]", 22, "drivers[0].classes[0].parameters", "must be a map"}),
+    testing::Values(Mistake{"UnknownKey", "minimumEnforcement:", "minimumEnforcment:", 21, "drivers[0].classes[0].minimumEnforcment",
+                            "did you mean \"minimumEnforcement\"?"},
+                    Mistake{"ApiVersion", "v1alpha1", "v2", 1, "apiVersion", "write tranche.dev/v1alpha1"},
+                    Mistake{"Kind", "HostConfiguration", "Host", 2, "kind", "write HostConfiguration"},
+                    Mistake{"DuplicateKey", "  isolation: process", "  library: vnic_tc", 6, "backends[0].library", "the first is on line 5"},
+                    Mistake{"DuplicateKeyInConfig", "bandwidth: 10G,", "interface: x,", 7, "backends[0].config.parents[0].interface", "twice"},
+                    Mistake{"Alias", "name: uplink", "name: *x", 4, "", "anchor"}, Mistake{"Anchor", "name: uplink", "name: &x uplink", 4, "", "anchors"},
+                    Mistake{"Tag", "name: uplink", "name: !!str uplink", 4, "", "tags"},
+                    Mistake{"NotUtf8", "name: uplink", "name: upl\xFFnk", 4, "", "not UTF-8"},
+                    Mistake{"Surrogate", "name: uplink", "name: \"\\uD800\"", 4, "", "not valid YAML"},
+                    Mistake{"KeyNotUtf8", "direction: both", "\xC0\x80: both", 22, "", "not UTF-8"},
+                    Mistake{"SecondDocument", "drivers:", "---\ndrivers:", 10, "", "second document"},
+                    Mistake{"Syntax", "name: uplink", "name: [uplink", 5, "", "not valid YAML"},
+                    Mistake{"BackendName", "drivers:", "- {name: Up_link, library: x}\ndrivers:", 9, "backends[1].name", "DNS label"},
+                    Mistake{"Library", "vnic_tc", "../vnic_tc.so", 5, "backends[0].library", "without directory"},
+                    Mistake{"Isolation", "isolation: process", "isolation: vm", 6, "backends[0].isolation", "process or in-process"},
+                    Mistake{"ConfigKind", "config: {parents: [{interface: eth1, bandwidth: 10G, queues: 4, quoted: \"4\", up: true, none: ~, ratio: 0.5}]}",
+                            "config: 3", 7, "backends[0].config", "must be a map"},
+                    Mistake{"EditPath", "[/var/lib", "[var/lib", 8, "backends[0].allowEdits.hooks[0]", "absolute"},
+                    Mistake{"DriverName", "- name: vnic.tranche.dev", "- name: 9vnic.tranche.dev", 10, "drivers[0].name", "starts with a letter"},
+                    Mistake{"OfferBackend", "backend: uplink", "backend: uplnk", 13, "drivers[0].offers[0].backend", "did you mean \"uplink\"?"},
+                    Mistake{"Mode", "mode: share", "mode: shared", 14, "drivers[0].offers[0].mode", "did you mean \"share\"?"},
+                    Mistake{"PolicyNeedsShare", "mode: share", "mode: whole", 16, kBandwidth, "needs mode: share"},
+                    Mistake{"CapacityName", "      bandwidth:", "      band width:", 16, "drivers[0].offers[0].capacity.band width", "name of a capacity"},
+                    Mistake{"Quantity", "10M, max", "10Q, max", 16, kBandwidthMin, "10Q"},
+                    Mistake{"Negative", "10M, max", "-10M, max", 16, kBandwidthMin, "negative"},
+                    Mistake{"MinMissing", "min: 10M, ", "", 16, kBandwidthMin, "min: 0"},
+                    Mistake{"MaxBelowMin", kPolicy, "{default: 10M, min: 10M, max: 5M}", 16, kBandwidthMax, "below min"},
+                    Mistake{"DefaultBelowMin", "default: 100M", "default: 1M", 16, kBandwidthDefault, "below min 10M"},
+                    Mistake{"DefaultAboveMax", "default: 100M", "default: 6G", 16, kBandwidthDefault, "above max 5G"},
+                    Mistake{"DefaultOffGrid", "default: 100M", "default: 105M", 16, kBandwidthDefault, "110M"},
+                    Mistake{"MaxOffGrid", "max: 5G", "max: 5001M", 16, kBandwidthMax, "multiple of step"},
+                    Mistake{"StepZero", "step: 10M", "step: 0", 16, kBandwidthStep, "more than 0"},
+                    Mistake{"ValuesAndRange", "reserve: 10%", "validValues: [1G]", 16, kBandwidthValues, "excludes"},
+                    Mistake{"ValuesOrder", kPolicy, "{default: 1G, validValues: [2G, 1G]}", 16, kBandwidthValues, "ascending"},
+                    Mistake{"ValuesDefault", kPolicy, "{default: 3G, validValues: [1G, 2G]}", 16, kBandwidthValues, "not one of"},
+                    Mistake{"ReservePercent", "reserve: 10%", "reserve: 110%", 16, kBandwidthReserve, "0% to 100%"},
+                    Mistake{"ReserveFraction", "reserve: 10%", "reserve: 1.5%", 16, kBandwidthReserve, "whole number"},
+                    Mistake{"ReserveAmount", "reserve: 10%", "reserve: lots", 16, kBandwidthReserve, "amount"},
+                    Mistake{"ClassOffer", "offer: shared", "offer: share", 19, "drivers[0].classes[0].offer", "did you mean \"shared\"?"},
+                    Mistake{"ClassName", "name: vnic-shared", "name: vnic_shared", 18, "drivers[0].classes[0].name", "DNS name"},
+                    Mistake{"NamespaceGlob", "team-*", "Team?", 20, "drivers[0].classes[0].namespaces.allow[0]", "matches no namespace"},
+                    Mistake{"NoNamespace", "[\"team-*\"]", "[]", 20, "drivers[0].classes[0].namespaces.allow", "allows no namespace"},
+                    Mistake{"Enforcement", "Enforcement: hard", "Enforcement: hart", 21, "drivers[0].classes[0].minimumEnforcement", "did you mean \"hard\"?"},
+                    Mistake{"Parameters", "{direction: both}", "[both]", 22, "drivers[0].classes[0].parameters", "must be a map"}),
     [](const testing::TestParamInfo<Mistake>& mistake) { return std::string(mistake.param.name); });
 
 TEST(Configuration, MissingLibraryIsNamedWithItsBackend) {
@@ -199,7 +196,8 @@ TEST(Configuration, NamesAreUnique) {
 }
 
 TEST(Configuration, ReportsAllErrorsWithFileAndLine) {
-  const absl::StatusOr<HostConfiguration> read = ParseConfiguration(absl::StrReplaceAll(kExample, {{"mode: share", "mode: x"}, {"offer: shared", "offr: shared"}}), "h.yaml");
+  const absl::StatusOr<HostConfiguration> read =
+      ParseConfiguration(absl::StrReplaceAll(kExample, {{"mode: share", "mode: x"}, {"offer: shared", "offr: shared"}}), "h.yaml");
   ASSERT_FALSE(read.ok());
   const std::string message(read.status().message());
   EXPECT_THAT(message, HasSubstr("h.yaml:14: drivers[0].offers[0].mode: "));

@@ -38,9 +38,9 @@ namespace {
 namespace fs = std::filesystem;
 namespace v1 = k8s::io::kubelet::pkg::apis::dra::v1;
 namespace v1beta1 = k8s::io::kubelet::pkg::apis::dra::v1beta1;
+using std::chrono::milliseconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using std::chrono::milliseconds;
 
 constexpr char kDriver[] = "nic.example.com";
 
@@ -70,9 +70,7 @@ class Gate {
   int waiting_ = 0;
 };
 
-claims::PreparedDevice DeviceFor(const std::string& uid) {
-  return {{"net"}, "node-1", "offer-nic0", {"nic.example.com/claim=" + uid}, "share-" + uid};
-}
+claims::PreparedDevice DeviceFor(const std::string& uid) { return {{"net"}, "node-1", "offer-nic0", {"nic.example.com/claim=" + uid}, "share-" + uid}; }
 
 // Prepares every claim but those whose name starts with "bad" (an error) or "lost" (no answer).
 Handler SimpleHandler() {
@@ -313,8 +311,7 @@ TEST_F(DraServerTest, SixtyFourParallelCallsAreAllAnsweredByTheBoundedThreads) {
   handler.prepare = [&](const std::string& driver, const std::vector<ClaimReference>& references, Deadline deadline) {
     const int now = ++running;
     int seen = most.load();
-    while (now > seen && !most.compare_exchange_weak(seen, now)) {
-    }
+    while (now > seen && !most.compare_exchange_weak(seen, now)) {}
     std::this_thread::sleep_for(milliseconds(20));
     --running;
     return inner(driver, references, deadline);
@@ -409,7 +406,7 @@ TEST_F(DraServerTest, ShutdownLetsCallsInFlightEndAndRemovesTheSockets) {
 TEST_F(DraServerTest, SocketsAreForTheOwnerOnlyAndNoHiddenFileStays) {
   Start(Options(SimpleHandler()));
   for (const std::string& path : {server_->service_socket(), server_->registration_socket()}) {
-    struct stat info{};
+    struct stat info {};
     ASSERT_EQ(stat(path.c_str(), &info), 0);
     EXPECT_EQ(info.st_mode & 0777, 0600U) << path;
   }
@@ -526,8 +523,8 @@ TEST(SocketPathTest, LongNamesFallDownTheLadder) {
   const std::string beyond = "/" + std::string(100, 'k');
   for (const auto& path : {ServiceSocketPath(beyond, kDriver, uid), RegistrationSocketPath(beyond, kDriver, uid)}) {
     EXPECT_EQ(path.status().code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(path.status().message()), testing::AllOf(testing::HasSubstr(" bytes, but a unix socket path holds 107"),
-                                                                     testing::HasSubstr("the directory has 101 bytes")));
+    EXPECT_THAT(std::string(path.status().message()),
+                testing::AllOf(testing::HasSubstr(" bytes, but a unix socket path holds 107"), testing::HasSubstr("the directory has 101 bytes")));
   }
   // Names that were cut stay different.
   EXPECT_NE(*RegistrationSocketPath(registry, std::string(62, 'd') + "a", uid), *RegistrationSocketPath(registry, std::string(62, 'd') + "b", uid));

@@ -118,8 +118,7 @@ class FakeApiServer final : public Client {
   absl::Status Enter(const std::string& verb) {
     const int now = ++in_flight;
     int most = most_in_flight;
-    while (most < now && !most_in_flight.compare_exchange_weak(most, now)) {
-    }
+    while (most < now && !most_in_flight.compare_exchange_weak(most, now)) {}
     std::function<absl::Status(const std::string&)> failure;
     {
       const std::lock_guard lock(mutex_);

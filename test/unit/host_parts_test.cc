@@ -61,7 +61,8 @@ TEST(Worker, RunsByTimeAndAnEarlierPostMovesAWaitingTaskForward) {
 TEST(Worker, StopDropsWhatWaitsAndEndsAtOnce) {
   std::atomic<int> runs = 0;
   Worker worker;
-  worker.Post("never", [&] { ++runs; }, std::chrono::hours(1));
+  worker.Post(
+      "never", [&] { ++runs; }, std::chrono::hours(1));
   worker.Stop();
   worker.Post("after", [&] { ++runs; });
   EXPECT_EQ(runs, 0);

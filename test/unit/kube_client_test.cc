@@ -42,10 +42,11 @@ TEST_F(KubeClientTest, EveryVerbHasItsMethodTypeAndBody) {
     const auto type = request.headers.find("content-type");
     seen.push_back(request.method + " " + request.path + " " + (type == request.headers.end() ? "" : type->second) + " " + request.body);
   }
-  EXPECT_THAT(seen, testing::ElementsAre(R"(POST /c application/json {"a":1})", R"(PUT /r application/json {"a":1})",
-                                         R"(PATCH /p application/merge-patch+json {"a":1})", R"(PATCH /p application/apply-patch+yaml {"a":1})",
-                                         R"(DELETE /d application/json {"kind":"DeleteOptions","apiVersion":"v1","preconditions":{"uid":"u","resourceVersion":"7"}})",
-                                         "DELETE /d  ", "GET /g  "));
+  EXPECT_THAT(seen,
+              testing::ElementsAre(R"(POST /c application/json {"a":1})", R"(PUT /r application/json {"a":1})",
+                                   R"(PATCH /p application/merge-patch+json {"a":1})", R"(PATCH /p application/apply-patch+yaml {"a":1})",
+                                   R"(DELETE /d application/json {"kind":"DeleteOptions","apiVersion":"v1","preconditions":{"uid":"u","resourceVersion":"7"}})",
+                                   "DELETE /d  ", "GET /g  "));
 }
 
 TEST_F(KubeClientTest, ErrorsNameMethodPathAndWhatTheServerSaid) {
@@ -149,8 +150,7 @@ TEST_F(KubeClientTest, AnAnswerBeyondTheBoundIsRefused) {
   const Serving serving = Serve([](Connection& connection, const Received&) {
     connection.BeginChunked();
     const std::string mebibyte(1 << 20, ' ');
-    while (connection.Chunk(mebibyte)) {
-    }
+    while (connection.Chunk(mebibyte)) {}
     connection.Close();
   });
   const absl::Status status = client().Get("/x", DeadlineIn(60s)).status();
@@ -185,8 +185,7 @@ TEST_F(KubeClientTest, CallsRunInParallelUpToTheBound) {
   std::barrier both(2);
   const Serving serving = Serve([&](Connection& connection, const Received&) {
     const int running = ++now;
-    for (int seen = most; running > seen && !most.compare_exchange_weak(seen, running);) {
-    }
+    for (int seen = most; running > seen && !most.compare_exchange_weak(seen, running);) {}
     both.arrive_and_wait();  // passes only where two are here
     --now;
     connection.Answer(200, "{}");
@@ -268,8 +267,9 @@ TEST_F(KubeClientTest, ClaimsAreReadAndBadOnesAreNamedWithTheirField) {
   std::atomic<int> count = 0;
   const Serving serving = Serve([&](Connection& connection, const Received& request) {
     EXPECT_EQ(request.path, "/apis/resource.k8s.io/v1/namespaces/team/resourceclaims/one");
-    connection.Answer(200, count++ == 0 ? R"({"metadata":{"namespace":"team","name":"one","uid":"u1","later":{}},"spec":{"devices":{"requests":[]}},"status":{}})"
-                                        : R"({"metadata":{"namespace":"team","name":"one","uid":7}})");
+    connection.Answer(200, count++ == 0
+                               ? R"({"metadata":{"namespace":"team","name":"one","uid":"u1","later":{}},"spec":{"devices":{"requests":[]}},"status":{}})"
+                               : R"({"metadata":{"namespace":"team","name":"one","uid":7}})");
   });
   ApiClaimReader reader(client());
   const auto claim = reader.ReadClaim({"team", "one", "u1"}, DeadlineIn(10s));

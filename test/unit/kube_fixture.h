@@ -82,13 +82,12 @@ class Recorder {
   WatchHandler Handler() {
     return {
         .on_list = [this](std::vector<json::object> items) { Add("list " + std::to_string(items.size())); },
-        .on_event = [this](WatchEvent event, json::object item) {
-          static constexpr const char* kNames[] = {"added ", "modified ", "deleted "};
-          Add(kNames[static_cast<int>(event)] + std::string(item.at("metadata").at("name").as_string().c_str()));
-        },
-        .on_problem = [this](const absl::Status& problem) {
-          Add(problem.ok() ? "works" : "problem " + std::string(absl::StatusCodeToString(problem.code())));
-        },
+        .on_event =
+            [this](WatchEvent event, json::object item) {
+              static constexpr const char* kNames[] = {"added ", "modified ", "deleted "};
+              Add(kNames[static_cast<int>(event)] + std::string(item.at("metadata").at("name").as_string().c_str()));
+            },
+        .on_problem = [this](const absl::Status& problem) { Add(problem.ok() ? "works" : "problem " + std::string(absl::StatusCodeToString(problem.code()))); },
     };
   }
   void Add(std::string line) {

@@ -73,13 +73,11 @@ bool Connection::Send(std::string_view bytes) const {
 }
 
 bool Connection::Answer(int status, std::string_view body, std::string_view more_headers) const {
-  return Send("HTTP/1.1 " + std::to_string(status) + " Said\r\nContent-Length: " + std::to_string(body.size()) + "\r\n" + std::string(more_headers) +
-              "\r\n" + std::string(body));
+  return Send("HTTP/1.1 " + std::to_string(status) + " Said\r\nContent-Length: " + std::to_string(body.size()) + "\r\n" + std::string(more_headers) + "\r\n" +
+              std::string(body));
 }
 
-bool Connection::BeginChunked(int status) const {
-  return Send("HTTP/1.1 " + std::to_string(status) + " Said\r\nTransfer-Encoding: chunked\r\n\r\n");
-}
+bool Connection::BeginChunked(int status) const { return Send("HTTP/1.1 " + std::to_string(status) + " Said\r\nTransfer-Encoding: chunked\r\n\r\n"); }
 
 bool Connection::Chunk(std::string_view data) const {
   char size[32];
@@ -102,8 +100,7 @@ void Connection::Reset() {
 
 void Connection::WaitUntilClientLeaves() const {
   pollfd poll{fd_, POLLRDHUP, 0};
-  while (::poll(&poll, 1, -1) < 0) {
-  }
+  while (::poll(&poll, 1, -1) < 0) {}
 }
 
 HttpServer::HttpServer(Handler handler) : handler_(std::move(handler)) {

@@ -21,14 +21,14 @@ struct HttpRequest {
 class Connection {
  public:
   explicit Connection(int fd) : fd_(fd) {}
-  bool Send(std::string_view bytes) const;             // false: the client is gone
+  bool Send(std::string_view bytes) const;  // false: the client is gone
   bool Answer(int status, std::string_view body, std::string_view more_headers = "") const;
   bool BeginChunked(int status = 200) const;
   bool Chunk(std::string_view data) const;
   bool EndChunks() const;
-  void Close();                                        // in an orderly way
-  void Reset();                                        // RST
-  void WaitUntilClientLeaves() const;                  // or the server stops
+  void Close();                        // in an orderly way
+  void Reset();                        // RST
+  void WaitUntilClientLeaves() const;  // or the server stops
   bool closed() const { return fd_ < 0; }
   int fd() const { return fd_; }
 
@@ -43,9 +43,9 @@ class HttpServer {
 
   explicit HttpServer(Handler handler);
   ~HttpServer() { Stop(); }
-  void Stop();                                         // every connection ends
+  void Stop();  // every connection ends
   int port() const { return port_; }
-  std::vector<HttpRequest> Requests() const;           // so far
+  std::vector<HttpRequest> Requests() const;  // so far
   int Count(std::string_view method) const;
 
  private:

@@ -157,11 +157,16 @@ TEST_F(CredentialsTest, ChangedFilesAreReadAndUnusableOnesAreNot) {
 
 TEST(Answers, CodesFollowStatusAndReason) {
   const std::vector<std::tuple<int, std::string, absl::StatusCode>> table = {
-      {400, "BadRequest", absl::StatusCode::kInvalidArgument},     {401, "Unauthorized", absl::StatusCode::kUnauthenticated},
-      {403, "Forbidden", absl::StatusCode::kPermissionDenied},     {404, "NotFound", absl::StatusCode::kNotFound},
-      {409, "AlreadyExists", absl::StatusCode::kAlreadyExists},    {409, "Conflict", absl::StatusCode::kAborted},
-      {410, "Expired", absl::StatusCode::kOutOfRange},             {422, "Invalid", absl::StatusCode::kInvalidArgument},
-      {429, "TooManyRequests", absl::StatusCode::kResourceExhausted}, {500, "InternalError", absl::StatusCode::kUnavailable},
+      {400, "BadRequest", absl::StatusCode::kInvalidArgument},
+      {401, "Unauthorized", absl::StatusCode::kUnauthenticated},
+      {403, "Forbidden", absl::StatusCode::kPermissionDenied},
+      {404, "NotFound", absl::StatusCode::kNotFound},
+      {409, "AlreadyExists", absl::StatusCode::kAlreadyExists},
+      {409, "Conflict", absl::StatusCode::kAborted},
+      {410, "Expired", absl::StatusCode::kOutOfRange},
+      {422, "Invalid", absl::StatusCode::kInvalidArgument},
+      {429, "TooManyRequests", absl::StatusCode::kResourceExhausted},
+      {500, "InternalError", absl::StatusCode::kUnavailable},
       {504, "Timeout", absl::StatusCode::kUnavailable},
   };
   for (const auto& [status, reason, code] : table) {
@@ -184,7 +189,8 @@ TEST(Answers, BodiesThatAreNoStatusAreQuotedShortAndPrintable) {
 }
 
 TEST(Answers, WhatIsNoObjectIsDataLoss) {
-  for (const std::string& text : {std::string(), std::string("{"), std::string("[]"), std::string("{} x"), std::string("{\"a\":\"\xff\"}"), std::string(10000, '[')}) {
+  for (const std::string& text :
+       {std::string(), std::string("{"), std::string("[]"), std::string("{} x"), std::string("{\"a\":\"\xff\"}"), std::string(10000, '[')}) {
     EXPECT_EQ(ParseObject(text, "GET /x").status().code(), absl::StatusCode::kDataLoss) << text.substr(0, 20);
   }
 }
@@ -266,7 +272,8 @@ TEST(EventStream, EventsAreDecodedOrRefused) {
   EXPECT_EQ(DecodeEvent(R"({"type":"LATER","object":1})")->kind, StreamEventKind::kUnknown);
   EXPECT_EQ(DecodeEvent(R"({"type":"ERROR","object":)" + StatusText(410, "Expired", "m") + "}")->kind, StreamEventKind::kGone);
   EXPECT_EQ(DecodeEvent(R"({"type":"ERROR","object":)" + StatusText(500, "X", "m") + "}")->error.code(), absl::StatusCode::kUnavailable);
-  for (const char* text : {"", "{}", "7", R"({"type":1})", R"({"type":"ADDED"})", R"({"type":"ADDED","object":{}})", R"({"type":"ADDED","object":{"metadata":{}}})"}) {
+  for (const char* text :
+       {"", "{}", "7", R"({"type":1})", R"({"type":"ADDED"})", R"({"type":"ADDED","object":{}})", R"({"type":"ADDED","object":{"metadata":{}}})"}) {
     EXPECT_EQ(DecodeEvent(text).status().code(), absl::StatusCode::kDataLoss) << text;
   }
 }

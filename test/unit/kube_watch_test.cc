@@ -32,14 +32,17 @@ class KubeWatchTest : public KubeTest {
 TEST_F(KubeWatchTest, ListsThenFollowsWithSelectorBookmarksAndTimeout) {
   const Serving serving = ServeWatch(GoodList, [](Connection& connection, int, const Received&) {
     connection.BeginChunked();
-    connection.Chunk(EventText("ADDED", "b", "11") + EventText("MODIFIED", "b", "12") + EventText("DELETED", "a", "13") + R"({"type":"LATER"})" "\n");
+    connection.Chunk(EventText("ADDED", "b", "11") + EventText("MODIFIED", "b", "12") + EventText("DELETED", "a", "13") +
+                     R"({"type":"LATER"})"
+                     "\n");
     Hang(connection);
   });
   const auto watch = client().Watch("/things?fieldSelector=x%3Dy", seen_.Handler());
   EXPECT_THAT(seen_.Lines(4), ElementsAre("list 1", "added b", "modified b", "deleted a"));
   const std::vector<Received> requests = server_->Requests();
   EXPECT_EQ(requests.at(0).path, "/things?fieldSelector=x%3Dy&limit=500");
-  EXPECT_THAT(requests.at(1).path, testing::MatchesRegex("/things\\?fieldSelector=x%3Dy&watch=1&allowWatchBookmarks=true&resourceVersion=10&timeoutSeconds=[3456]..?"));
+  EXPECT_THAT(requests.at(1).path,
+              testing::MatchesRegex("/things\\?fieldSelector=x%3Dy&watch=1&allowWatchBookmarks=true&resourceVersion=10&timeoutSeconds=[3456]..?"));
 }
 
 TEST_F(KubeWatchTest, EventsAreTheSameWhereverTheStreamIsCut) {
@@ -201,8 +204,7 @@ TEST_F(KubeWatchTest, PagesThatExpireBeginAnew) {
 TEST_F(KubeWatchTest, NoCallbackComesAfterDestruction) {
   const Serving serving = ServeWatch(GoodList, [](Connection& connection, int, const Received&) {
     connection.BeginChunked();
-    while (connection.Chunk(EventText("ADDED", "b", "11"))) {
-    }
+    while (connection.Chunk(EventText("ADDED", "b", "11"))) {}
     connection.Close();
   });
   std::atomic<bool> alive = true;

@@ -34,9 +34,9 @@ namespace tranche::local {
 namespace {
 
 namespace fs = std::filesystem;
+using std::chrono::seconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using std::chrono::seconds;
 
 constexpr char kDriver[] = "nic.example.com";
 
@@ -101,7 +101,8 @@ std::string Manifest(const std::string& name, const std::string& bandwidth, cons
 std::string TwoRequests(const std::string& constraint) {
   return "apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {name: pair, namespace: tenant-a}\nspec:\n  devices:\n    requests:\n"
          "    - {name: one, exactly: {deviceClassName: nic-share}}\n    - {name: two, exactly: {deviceClassName: nic-share}}\n"
-         "    constraints: [" + constraint + "]\n";
+         "    constraints: [" +
+         constraint + "]\n";
 }
 
 class LocalTest : public ::testing::Test {
@@ -347,9 +348,7 @@ TEST(ManifestTest, NothingExhaustsTheParser) {
     bomb += "]\n";
   }
   EXPECT_FALSE(YamlToJson(bomb).ok());
-  for (const char* text : {"a: \xFF", "\xC0\x80: a"}) {
-    EXPECT_THAT(std::string(YamlToJson(text).status().message()), HasSubstr("not UTF-8")) << text;
-  }
+  for (const char* text : {"a: \xFF", "\xC0\x80: a"}) { EXPECT_THAT(std::string(YamlToJson(text).status().message()), HasSubstr("not UTF-8")) << text; }
 }
 
 TEST(ManifestTest, ScalarsAreTypedAsKubernetesReadsThem) {
@@ -384,8 +383,8 @@ class PlayerTest : public LocalTest {
           answers.insert_or_assign(reference.uid, absl::UnavailableError("backend is away"));
           continue;
         }
-        answers.insert_or_assign(reference.uid, std::vector<claims::PreparedDevice>{
-                                                    {{"net"}, "node-1", "nic0", {"nic.example.com/claim=" + reference.uid + "-0"}, "share-1"}});
+        answers.insert_or_assign(
+            reference.uid, std::vector<claims::PreparedDevice>{{{"net"}, "node-1", "nic0", {"nic.example.com/claim=" + reference.uid + "-0"}, "share-1"}});
       }
       return answers;
     };

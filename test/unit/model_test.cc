@@ -77,8 +77,9 @@ TEST(ClaimJson, MistakesNameTheirPath) {
   EXPECT_THAT(error(R"({"metadata":{"name":"c"},"spec":{"devices":{"requests":[{"name":"r"}]}}})"), HasSubstr("requests[0]: must have either"));
   EXPECT_THAT(error(R"({"metadata":{"name":"c"},"spec":{"devices":{"requests":[{"name":"r","exactly":{"deviceClassName":"c","count":"2"}}]}}})"),
               HasSubstr("exactly.count: must be an integer, not a string"));
-  EXPECT_THAT(error(R"({"metadata":{"name":"c"},"spec":{"devices":{"requests":[{"name":"r","exactly":{"deviceClassName":"c","capacity":{"requests":{"b":"1X"}}}}]}}})"),
-              HasSubstr("capacity.requests.b"));
+  EXPECT_THAT(
+      error(R"({"metadata":{"name":"c"},"spec":{"devices":{"requests":[{"name":"r","exactly":{"deviceClassName":"c","capacity":{"requests":{"b":"1X"}}}}]}}})"),
+      HasSubstr("capacity.requests.b"));
   EXPECT_THAT(error(R"({"apiVersion":"resource.k8s.io/v1beta1","metadata":{"name":"c"}})"), HasSubstr("resource.k8s.io/v1"));
   EXPECT_THAT(error("[]"), HasSubstr("must be an object"));
 }
@@ -189,8 +190,7 @@ TEST(ShareKey, ShortIdDependsOnEveryField) {
   const ShareKey key{"6f", "net", "d", "p", "x", "2b"};
   EXPECT_EQ(ShortId(key).size(), 16U);
   EXPECT_EQ(ShortId(key), ShortId(ShareKey{"6f", "net", "d", "p", "x", "2b"}));
-  for (std::string ShareKey::* field :
-       {&ShareKey::claim_uid, &ShareKey::request, &ShareKey::driver, &ShareKey::pool, &ShareKey::device, &ShareKey::share_id}) {
+  for (std::string ShareKey::*field : {&ShareKey::claim_uid, &ShareKey::request, &ShareKey::driver, &ShareKey::pool, &ShareKey::device, &ShareKey::share_id}) {
     ShareKey other = key;
     other.*field += "1";
     EXPECT_NE(ShortId(other), ShortId(key));

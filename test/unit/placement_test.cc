@@ -119,8 +119,13 @@ class PlacementTest : public testing::Test {
   }
   void Record(const Claim& claim, const AllocationResult& result) {
     const PublishedDevice& device = *Find(result.device);
-    live_.push_back(Grant{{claim.uid, result.request, result.driver, result.pool, result.device, result.share_id.value_or("")}, device.backend,
-                          device.physical, device.mode, result.admin_access, result.consumed_capacity, device.consumes_counters});
+    live_.push_back(Grant{{claim.uid, result.request, result.driver, result.pool, result.device, result.share_id.value_or("")},
+                          device.backend,
+                          device.physical,
+                          device.mode,
+                          result.admin_access,
+                          result.consumed_capacity,
+                          device.consumes_counters});
   }
 };
 
@@ -419,8 +424,7 @@ TEST_F(PlacementTest, ConfigurationIsClassBeforeClaim) {
   const auto placed = Try(claim);
   ASSERT_TRUE(placed.ok() && placed->allocation);
   EXPECT_THAT(placed->allocation->config, ElementsAre(OpaqueConfig{ConfigSource::kClass, {"r0"}, "drv.example", R"({"direction":"both"})"},
-                                                      OpaqueConfig{ConfigSource::kClass, {"r1"}, "drv.example", R"({"direction":"both"})"},
-                                                      claim.config[0]));
+                                                      OpaqueConfig{ConfigSource::kClass, {"r1"}, "drv.example", R"({"direction":"both"})"}, claim.config[0]));
 }
 
 TEST_F(PlacementTest, ClaimsThatCannotBePlacedAtAllAreInvalid) {

@@ -129,7 +129,8 @@ TEST(Bounds, EachIsChecked) {
 TEST(Report, HasOneEntryAShareWithEachFigure) {
   const Network network = OneShare();
   Proof proof;
-  proof.measurements = {{0, Traffic::kTcp, Direction::kUp, false, 5, 99.871, 103, 1, 2, 3, 4, 1}, {0, Traffic::kUdp, Direction::kDown, true, 5, 100.1, 104, 1, 5, 3, 4, 1}};
+  proof.measurements = {{0, Traffic::kTcp, Direction::kUp, false, 5, 99.871, 103, 1, 2, 3, 4, 1},
+                        {0, Traffic::kUdp, Direction::kDown, true, 5, 100.1, 104, 1, 5, 3, 4, 1}};
   Neighbour neighbour;
   neighbour.flooded.p99_ms = 0.43;
   proof.neighbours = {neighbour};

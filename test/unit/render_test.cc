@@ -74,8 +74,7 @@ config::HostConfiguration Parse(const std::string& text) {
 }
 
 // The documents by "Kind/name", through YAML text.
-std::map<std::string, YAML::Node> Documents(const config::HostConfiguration& configuration, const std::string& text,
-                                            const RenderOptions& options = {}) {
+std::map<std::string, YAML::Node> Documents(const config::HostConfiguration& configuration, const std::string& text, const RenderOptions& options = {}) {
   const absl::StatusOr<json::array> objects = RenderObjects(configuration, text, options);
   EXPECT_TRUE(objects.ok()) << objects.status();
   std::map<std::string, YAML::Node> documents;
@@ -86,13 +85,9 @@ std::map<std::string, YAML::Node> Documents(const config::HostConfiguration& con
   EXPECT_EQ(documents.size(), objects->size()) << "two objects of one kind have one name";
   return documents;
 }
-std::map<std::string, YAML::Node> Documents(const std::string& text, const RenderOptions& options = {}) {
-  return Documents(Parse(text), text, options);
-}
+std::map<std::string, YAML::Node> Documents(const std::string& text, const RenderOptions& options = {}) { return Documents(Parse(text), text, options); }
 
-std::vector<std::string> Strings(const YAML::Node& node) {
-  return node.IsDefined() ? node.as<std::vector<std::string>>() : std::vector<std::string>();
-}
+std::vector<std::string> Strings(const YAML::Node& node) { return node.IsDefined() ? node.as<std::vector<std::string>>() : std::vector<std::string>(); }
 
 std::string Variable(const YAML::Node& policy, const std::string& name) {
   for (const YAML::Node& variable : policy["spec"]["variables"]) {
@@ -114,11 +109,10 @@ TEST(Render, GivesEveryObjectOnceInAnOrderThatCanBeApplied) {
   ASSERT_TRUE(objects.ok()) << objects.status();
   std::vector<std::string> kinds;
   for (const json::value& object : *objects) kinds.emplace_back(object.at("kind").as_string().c_str());
-  EXPECT_THAT(kinds,
-              ElementsAre("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "ConfigMap", "ValidatingAdmissionPolicy",
-                          "ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
-                          "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy",
-                          "ValidatingAdmissionPolicyBinding", "DeviceClass", "DeviceClass", "DeviceClass", "DaemonSet"));
+  EXPECT_THAT(kinds, ElementsAre("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "ConfigMap", "ValidatingAdmissionPolicy",
+                                 "ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+                                 "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy",
+                                 "ValidatingAdmissionPolicyBinding", "DeviceClass", "DeviceClass", "DeviceClass", "DaemonSet"));
 }
 
 TEST(Render, GrantsExactlyWhatTheHostUses) {
@@ -195,8 +189,7 @@ TEST(Render, DaemonSetUpdatesWithoutAGapAndFindsItsNodeAndItself) {
   const YAML::Node container = pod["containers"][0];
   std::map<std::string, std::string> fields;
   for (const YAML::Node& variable : container["env"]) {
-    if (variable["valueFrom"])
-      fields[variable["name"].as<std::string>()] = variable["valueFrom"]["fieldRef"]["fieldPath"].as<std::string>();
+    if (variable["valueFrom"]) fields[variable["name"].as<std::string>()] = variable["valueFrom"]["fieldRef"]["fieldPath"].as<std::string>();
   }
   EXPECT_EQ(fields, (std::map<std::string, std::string>{{"NODE_NAME", "spec.nodeName"}, {"POD_UID", "metadata.uid"}}));
   const std::vector<std::string> command = Strings(container["command"]);
@@ -267,8 +260,7 @@ TEST(Render, ClassesSelectTheirOfferAndEnforcementAndCarryTheirParameters) {
   const YAML::Node shared = documents["DeviceClass/vnic-shared"];
   const std::string attributes = "device.attributes['vnic.tranche.dev']";
   EXPECT_EQ(Selector(shared), "device.driver == 'vnic.tranche.dev' &&\n'offer' in " + attributes + " && " + attributes +
-                                  ".offer == 'shared' &&\n'enforcement' in " + attributes + " && " + attributes +
-                                  ".enforcement in ['strong', 'hard']");
+                                  ".offer == 'shared' &&\n'enforcement' in " + attributes + " && " + attributes + ".enforcement in ['strong', 'hard']");
   EXPECT_EQ(shared["spec"]["config"][0]["opaque"]["driver"].as<std::string>(), "vnic.tranche.dev");
   EXPECT_EQ(shared["spec"]["config"][0]["opaque"]["parameters"]["direction"].as<std::string>(), "both");
   const config::HostConfiguration configuration = Parse(kHost);
@@ -318,8 +310,7 @@ TEST(Render, NamespaceOfTheHostReachesEveryPlaceThatNamesIt) {
     EXPECT_EQ(documents[name]["metadata"]["namespace"].as<std::string>(), "devices") << name;
   }
   EXPECT_EQ(documents["ClusterRoleBinding/tranche-node"]["subjects"][0]["namespace"].as<std::string>(), "devices");
-  EXPECT_THAT(Variable(documents["ValidatingAdmissionPolicy/tranche-slices"], "byHost"),
-              HasSubstr("'system:serviceaccount:devices:tranche-node'"));
+  EXPECT_THAT(Variable(documents["ValidatingAdmissionPolicy/tranche-slices"], "byHost"), HasSubstr("'system:serviceaccount:devices:tranche-node'"));
 }
 
 TEST(Render, PartsAreChosenByName) {
@@ -328,8 +319,7 @@ TEST(Render, PartsAreChosenByName) {
   auto documents = Documents(kHost, options);
   std::vector<std::string> names;
   for (const auto& [name, document] : documents) names.push_back(name);
-  EXPECT_THAT(names, UnorderedElementsAre("Namespace/tranche-system", "DeviceClass/vnic-shared", "DeviceClass/vnic-whole",
-                                          "DeviceClass/fake-nobody"));
+  EXPECT_THAT(names, UnorderedElementsAre("Namespace/tranche-system", "DeviceClass/vnic-shared", "DeviceClass/vnic-whole", "DeviceClass/fake-nobody"));
 }
 
 // Names that want to leave their quotes, in YAML and in CEL.
@@ -346,8 +336,7 @@ TEST(Render, HostileNamesStayNames) {
   EXPECT_THAT(allowed, HasSubstr("'x\\'] || true\\u000a} // \\\\ \" : # {{ \u2028 \\u007f \\u0001', 'yes', '1e3', ''"));
   EXPECT_THAT(Variable(documents["ValidatingAdmissionPolicy/tranche-class-namespaces"], "permitted"),
               HasSubstr("'on': request.namespace in ['plain'] || request.namespace.matches('^(?:team-.*)$'),"));
-  const std::string message =
-      documents["ValidatingAdmissionPolicy/tranche-claim-parameters"]["spec"]["validations"][0]["message"].as<std::string>();
+  const std::string message = documents["ValidatingAdmissionPolicy/tranche-claim-parameters"]["spec"]["validations"][0]["message"].as<std::string>();
   EXPECT_THAT(message, Not(HasSubstr("\n"))) << "the API server refuses a message of several lines";
 }
 
@@ -396,8 +385,7 @@ TEST(Render, DeployedManifestsAreWhatRenderPrints) {
   const std::string text = read(root + "examples/host.yaml");
   const absl::StatusOr<json::array> objects = RenderObjects(Parse(text), text, {});
   ASSERT_TRUE(objects.ok()) << objects.status();
-  EXPECT_EQ(read(root + "manifests/tranche.yaml"), RenderYaml(*objects))
-      << "make it again: tranchectl render --config deploy/examples/host.yaml";
+  EXPECT_EQ(read(root + "manifests/tranche.yaml"), RenderYaml(*objects)) << "make it again: tranchectl render --config deploy/examples/host.yaml";
 }
 
 TEST(Install, ReplacesInOneStepAndLeavesAloneWhatIsTheSame) {
@@ -424,8 +412,8 @@ TEST(Install, ReplacesInOneStepAndLeavesAloneWhatIsTheSame) {
   std::string old;
   running >> old;
   EXPECT_EQ(old, "one") << "a program that runs was overwritten";
-  for (const std::string& wrong : {std::string("hook"), "=" + destination, source + "=", source + "=relative", source + "=/",
-                                   directory.string() + "/absent=" + destination}) {
+  for (const std::string& wrong :
+       {std::string("hook"), "=" + destination, source + "=", source + "=relative", source + "=/", directory.string() + "/absent=" + destination}) {
     EXPECT_EQ(InstallFiles({wrong}, Format::kTable), kFailure) << wrong;
   }
   EXPECT_EQ(read(destination), "two");
@@ -434,22 +422,12 @@ TEST(Install, ReplacesInOneStepAndLeavesAloneWhatIsTheSame) {
 
 TEST(YamlWriter, GivesEveryTextBackAsText) {
   json::array texts;
-  for (const char* text : {"",         " ",         "a",          "yes",
-                           "No",       "NULL",      "~",          "1",
-                           "1.5",      "1e3",       "0x1f",       "2026-11-30",
-                           "12:30",    "a: b",      "a:",         "# a",
-                           "a # b",    "- a",       "-",          "--",
-                           "---",      "...",       "[a]",        "{a}",
-                           "&a",       "*a",        "!a",         "%a",
-                           "@a",       "`a`",       "'a'",        "\"a\"",
-                           "|",        ">",         "?",          "? a",
-                           "a\nb",     "a\nb\n",    "a\n\n",      "\na",
-                           " a\nb",    "a \nb",     "a\n b\n",    "a\n\nb",
-                           "a\tb\nc",  "a\r\nb",    "\\",         "ü",
-                           "\u2028",   "\u0085",    "\ufeff",     "\xF0\x9F\x98\x80",
-                           "\x01",     "\x7f",      "true",       ".inf",
-                           "=",        "<<",        "$(A)",       "/x/y",
-                           "--config", "a\n---\nb", "a\n# c\nb\n"}) {
+  for (const char* text :
+       {"",     " ",     "a",     "yes",     "No",     "NULL",    "~",      "1",    "1.5",      "1e3",       "0x1f",       "2026-11-30", "12:30",
+        "a: b", "a:",    "# a",   "a # b",   "- a",    "-",       "--",     "---",  "...",      "[a]",       "{a}",        "&a",         "*a",
+        "!a",   "%a",    "@a",    "`a`",     "'a'",    "\"a\"",   "|",      ">",    "?",        "? a",       "a\nb",       "a\nb\n",     "a\n\n",
+        "\na",  " a\nb", "a \nb", "a\n b\n", "a\n\nb", "a\tb\nc", "a\r\nb", "\\",   "ü",        "\u2028",    "\u0085",     "\ufeff",     "\xF0\x9F\x98\x80",
+        "\x01", "\x7f",  "true",  ".inf",    "=",      "<<",      "$(A)",   "/x/y", "--config", "a\n---\nb", "a\n# c\nb\n"}) {
     texts.emplace_back(text);
   }
   json::object object{{"texts", texts}, {"empty", json::object()}, {"none", json::array()}, {"yes", 1}, {"a: b", true}};
@@ -457,9 +435,7 @@ TEST(YamlWriter, GivesEveryTextBackAsText) {
   const std::string yaml = WriteYaml(object);
   const YAML::Node node = YAML::Load(yaml);
   ASSERT_EQ(node["texts"].size(), texts.size()) << yaml;
-  for (std::size_t i = 0; i < texts.size(); ++i) {
-    EXPECT_EQ(node["texts"][i].as<std::string>(), texts[i].as_string().c_str()) << yaml;
-  }
+  for (std::size_t i = 0; i < texts.size(); ++i) { EXPECT_EQ(node["texts"][i].as<std::string>(), texts[i].as_string().c_str()) << yaml; }
   EXPECT_TRUE(node["empty"].IsMap());
   EXPECT_TRUE(node["none"].IsSequence());
   EXPECT_EQ(node["yes"].as<int>(), 1);

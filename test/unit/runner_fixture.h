@@ -43,11 +43,12 @@ class RunnerFixture : public testing::Test {
     runner.last_back_off = std::chrono::milliseconds(200);
     runner.hang_grace = std::chrono::milliseconds(100);
     runner.kill_patience = std::chrono::milliseconds(300);
-    auto backend = CreateRunnerBackend(*library, {.name = "moody", .config = R"({"moodFile": ")" + MoodFile() + R"("})", .runtime_directory = directory_.path() + "/run"},
-                                       runner, {.devices_changed = {}, .share_lost = {}, .health = {}, .availability = [this](const absl::Status& status) {
-                                                  const std::lock_guard lock(mutex_);
-                                                  availability_.push_back(status);
-                                                }});
+    auto backend =
+        CreateRunnerBackend(*library, {.name = "moody", .config = R"({"moodFile": ")" + MoodFile() + R"("})", .runtime_directory = directory_.path() + "/run"},
+                            runner, {.devices_changed = {}, .share_lost = {}, .health = {}, .availability = [this](const absl::Status& status) {
+                                       const std::lock_guard lock(mutex_);
+                                       availability_.push_back(status);
+                                     }});
     ASSERT_TRUE(backend.ok()) << backend.status();
     backend_ = *std::move(backend);
   }

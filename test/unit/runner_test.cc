@@ -32,24 +32,24 @@ void PrintTo(const Fault& fault, std::ostream* out) { *out << fault.kind; }
 
 class RunnerFaultTest : public RunnerFixture, public testing::WithParamInterface<Fault> {};
 
-INSTANTIATE_TEST_SUITE_P(Each, RunnerFaultTest,
-                         testing::Values(Fault{"segv", absl::StatusCode::kUnavailable, "signal 11", true}, Fault{"abort", absl::StatusCode::kUnavailable, "signal 6", true},
-                                         Fault{"exit", absl::StatusCode::kUnavailable, "exit code", true},
-                                         Fault{"spin", absl::StatusCode::kDeadlineExceeded, "did not answer", true},
-                                         Fault{"sleep", absl::StatusCode::kDeadlineExceeded, "did not answer", true},
-                                         Fault{"throw", absl::StatusCode::kInternal, "an exception through C", false},
-                                         Fault{"garbage", absl::StatusCode::kUnavailable, "protocol version 23130", true},
-                                         Fault{"oversize", absl::StatusCode::kUnavailable, "a frame of 104857600 bytes", true},
-                                         Fault{"huge", absl::StatusCode::kOk, "", false},
-                                         Fault{"utf8", absl::StatusCode::kInternal, "no characters: ??", false},
-                                         Fault{"descriptors", absl::StatusCode::kInternal, "", true},
-                                         Fault{"thread", absl::StatusCode::kOk, "", false}, Fault{"print", absl::StatusCode::kOk, "", false}),
-                         [](const auto& fault) { return fault.param.kind; });
+INSTANTIATE_TEST_SUITE_P(
+    Each, RunnerFaultTest,
+    testing::Values(Fault{"segv", absl::StatusCode::kUnavailable, "signal 11", true}, Fault{"abort", absl::StatusCode::kUnavailable, "signal 6", true},
+                    Fault{"exit", absl::StatusCode::kUnavailable, "exit code", true},
+                    Fault{"spin", absl::StatusCode::kDeadlineExceeded, "did not answer", true},
+                    Fault{"sleep", absl::StatusCode::kDeadlineExceeded, "did not answer", true},
+                    Fault{"throw", absl::StatusCode::kInternal, "an exception through C", false},
+                    Fault{"garbage", absl::StatusCode::kUnavailable, "protocol version 23130", true},
+                    Fault{"oversize", absl::StatusCode::kUnavailable, "a frame of 104857600 bytes", true}, Fault{"huge", absl::StatusCode::kOk, "", false},
+                    Fault{"utf8", absl::StatusCode::kInternal, "no characters: ??", false}, Fault{"descriptors", absl::StatusCode::kInternal, "", true},
+                    Fault{"thread", absl::StatusCode::kOk, "", false}, Fault{"print", absl::StatusCode::kOk, "", false}),
+    [](const auto& fault) { return fault.param.kind; });
 
 TEST_P(RunnerFaultTest, FailsItsCallClearlyAndRecovers) {
   const Fault& fault = GetParam();
 #if defined(__SANITIZE_ADDRESS__)
-  if (std::string_view(fault.kind) == "descriptors") GTEST_SKIP() << "the sanitizer opens a pipe to look at an object's type, and without descriptors reports a wrong one";
+  if (std::string_view(fault.kind) == "descriptors")
+    GTEST_SKIP() << "the sanitizer opens a pipe to look at an object's type, and without descriptors reports a wrong one";
 #endif
   Make();
   ASSERT_TRUE(Prepare("before").status.ok());
@@ -153,7 +153,8 @@ TEST_F(RunnerTest, ItHasGivenUpWhatItDoesNotNeed) {
   for (const char* call : {"mount", "ptrace", "setns", "module", "kexec", "reboot", "kill", "fork", "exec"}) {
     EXPECT_THAT(words, HasSubstr(std::string(call) + "=denied"));
   }
-  EXPECT_THAT(words, AllOf(HasSubstr("self=0"), HasSubstr("privileges=1"), HasSubstr("nice=10"), HasSubstr("files=512"), HasSubstr("capabilities=0000000000000000")));
+  EXPECT_THAT(words,
+              AllOf(HasSubstr("self=0"), HasSubstr("privileges=1"), HasSubstr("nice=10"), HasSubstr("files=512"), HasSubstr("capabilities=0000000000000000")));
   EXPECT_THAT(words, HasSubstr("open=6")) << "nothing of the host's but its socket: 0, 1, 2, 3 and the two that were read";
 }
 
@@ -211,8 +212,15 @@ TEST(Wire, EveryMessageSurvivesTheTrip) {
   EXPECT_EQ(read->devices, done.devices);
   EXPECT_EQ(read->shares, done.shares);
   EXPECT_EQ(read->results.at(0).message, "m");
-  const auto start = runner::DecodeStart(runner::Encode(runner::Start{.name = "n", .path = "/p", .device_bytes = 1, .call_bytes = 2, .memory_bytes = 3, .open_files = 4,
-                                                                      .nice = -5, .capabilities = {"NET_ADMIN"}, .system_calls = {"bpf"}}));
+  const auto start = runner::DecodeStart(runner::Encode(runner::Start{.name = "n",
+                                                                      .path = "/p",
+                                                                      .device_bytes = 1,
+                                                                      .call_bytes = 2,
+                                                                      .memory_bytes = 3,
+                                                                      .open_files = 4,
+                                                                      .nice = -5,
+                                                                      .capabilities = {"NET_ADMIN"},
+                                                                      .system_calls = {"bpf"}}));
   ASSERT_TRUE(start.has_value());
   EXPECT_EQ(start->nice, -5);
   EXPECT_EQ(start->capabilities, std::vector<std::string>{"NET_ADMIN"});
@@ -232,8 +240,8 @@ TEST(Wire, NoPrefixAndNoChangedByteIsReadPastItsEnd) {
 }
 
 TEST(Wire, FramesAreCutAnywhereAndWrongOnesStopTheReader) {
-  const std::string bytes = runner::Frame(runner::FrameType::kLog, 0, runner::Encode(runner::Log{1, "one"})) +
-                            runner::Frame(runner::FrameType::kDone, 7, "") + runner::Frame(runner::FrameType::kHealth, 0, "three");
+  const std::string bytes = runner::Frame(runner::FrameType::kLog, 0, runner::Encode(runner::Log{1, "one"})) + runner::Frame(runner::FrameType::kDone, 7, "") +
+                            runner::Frame(runner::FrameType::kHealth, 0, "three");
   runner::FrameReader reader(1024);
   std::vector<std::uint64_t> calls;
   for (const char byte : bytes) {

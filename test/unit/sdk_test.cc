@@ -93,7 +93,7 @@ class Lists {
     host_.ReportHealth(health);
     host_.DevicesChanged();
     host_.ShareLost({"uid", "r", "drv", "pool", "dev", "share"});
-    host_.ShareLost({});          // no key: dropped
+    host_.ShareLost({});  // no key: dropped
     host_.Info("discovered");
     return {};
   }

@@ -61,7 +61,8 @@ inline absl::Status ValidateSlice(const Slice& slice, int minor) {
       if (!IsQualifiedName(name)) return at("attribute name ", name);
       if (const auto* text = std::get_if<std::string>(&value); text != nullptr && text->size() > 64) return at("attribute ", name, " too long");
       if (const auto* version = std::get_if<VersionValue>(&value)) {
-        static const std::regex semver(R"((0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-((0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)(\.(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*))*))?(\+[0-9a-zA-Z-]+(\.[0-9a-zA-Z-]+)*)?)");
+        static const std::regex semver(
+            R"((0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-((0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)(\.(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*))*))?(\+[0-9a-zA-Z-]+(\.[0-9a-zA-Z-]+)*)?)");
         if (version->text.size() > 64 || !std::regex_match(version->text, semver)) return at("version ", version->text);
       }
     }
@@ -116,7 +117,7 @@ class SliceServer : public SliceApi {
     if (!made.ok()) return made;
     made->uid = NewUuid();
     Store(*made);
-    if (made->owner.uid != node_.uid) Remove(made->name);   // the garbage collector
+    if (made->owner.uid != node_.uid) Remove(made->name);  // the garbage collector
     return made;
   }
   absl::StatusOr<Slice> DryRunCreate(const Slice& slice, Deadline) override {
@@ -202,7 +203,7 @@ class SliceServer : public SliceApi {
       watcher->Push({Event::Kind::kList, {}, List(watcher->driver())});
     }
   }
-  void SetNode(const std::string& uid) {   // "" deletes it, with all that it owns
+  void SetNode(const std::string& uid) {  // "" deletes it, with all that it owns
     const std::lock_guard lock(mutex_);
     node_.uid = uid;
     std::vector<std::string> orphans;
@@ -227,8 +228,13 @@ class SliceServer : public SliceApi {
   class Watcher : public SliceWatch {
    public:
     Watcher(SliceServer& server, std::string driver, SliceWatchHandler handler, unsigned seed)
-        : server_(server), driver_(std::move(driver)), handler_(std::move(handler)), delay_(server.options_.max_event_delay_ms),
-          repeats_(server.options_.repeats_events), random_(seed), thread_([this] { Run(); }) {}
+        : server_(server),
+          driver_(std::move(driver)),
+          handler_(std::move(handler)),
+          delay_(server.options_.max_event_delay_ms),
+          repeats_(server.options_.repeats_events),
+          random_(seed),
+          thread_([this] { Run(); }) {}
     ~Watcher() override {
       {
         const std::lock_guard lock(server_.mutex_);

@@ -26,8 +26,8 @@ inline const std::string kNode = "node-1";
 struct Shape {
   std::size_t devices = 0;
   bool taints = false, counters = false;
-  std::size_t sets = 3;              // where there are counters
-  std::int64_t revision = 1;         // an attribute, so that contents differ
+  std::size_t sets = 3;       // where there are counters
+  std::int64_t revision = 1;  // an attribute, so that contents differ
 };
 
 inline PublishedDevice MakePublished(const std::string& name, Mode mode = Mode::kWhole) {
@@ -43,7 +43,8 @@ inline PublishedDevice MakePublished(const std::string& name, Mode mode = Mode::
   device.attributes["offer"] = device.offer;
   device.attributes["enforcement"] = std::string("hard");
   PublishedCapacity capacity{Quantity::FromInt64(1000), std::nullopt, Enforcement::kHard};
-  if (mode == Mode::kShare) capacity.request_policy = RequestPolicy{Quantity::FromInt64(10), {}, ValidRange{Quantity::FromInt64(10), std::nullopt, Quantity::FromInt64(10)}};
+  if (mode == Mode::kShare)
+    capacity.request_policy = RequestPolicy{Quantity::FromInt64(10), {}, ValidRange{Quantity::FromInt64(10), std::nullopt, Quantity::FromInt64(10)}};
   device.capacity["bandwidth"] = capacity;
   return device;
 }

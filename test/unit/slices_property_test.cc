@@ -56,12 +56,18 @@ class Rollout {
     std::unique_ptr<Publisher>& host = hosts_[Pick(2)];
     switch (Pick(10)) {
       case 0: server_.DeleteByHand(Pick(8)); break;
-      case 1: if (Pick(4) == 0) server_.DeleteAll(); break;
+      case 1:
+        if (Pick(4) == 0) server_.DeleteAll();
+        break;
       case 2: server_.Spoil(Pick(8)); break;
-      case 3: if (Pick(3) == 0) server_.BreakWatches(); break;
+      case 3:
+        if (Pick(3) == 0) server_.BreakWatches();
+        break;
       case 4: server_.FailNext(static_cast<int>(Pick(4)), absl::UnavailableError("restarting")); break;
       case 5: host.reset(); break;
-      case 6: if (Pick(8) == 0) server_.SetNode(Cat("node-uid-", Pick(1000))); break;
+      case 6:
+        if (Pick(8) == 0) server_.SetNode(Cat("node-uid-", Pick(1000)));
+        break;
       default:
         if (host == nullptr) host = Make();
         host->Publish({Shared(RandomShape()), {}});
@@ -81,7 +87,7 @@ TEST(SlicesProperty, AThousandRandomStepsOfTwoHostsEndWithExactlyTheRightSlices)
     rollout.Settle();
     ASSERT_TRUE(rollout.Right()) << "seed " << seed << "\n" << rollout.Describe();
     rollout.StopOld();
-    std::this_thread::sleep_for(400ms);   // late events
+    std::this_thread::sleep_for(400ms);  // late events
     ASSERT_TRUE(rollout.Right()) << "seed " << seed << "\n" << rollout.Describe();
     const std::uint64_t writes = rollout.writes();
     std::this_thread::sleep_for(300ms);
@@ -104,7 +110,7 @@ TEST(SlicesProperty, TwoHostsThatStartTogetherAgreeWithFewWrites) {
       return server.writes() == writes && old_host.Status().slices_published == 3 && new_host.Status().slices_published == 3;
     };
     ASSERT_TRUE(Eventually([&] { return at_rest() && IsExactly(server.All(), plan); })) << seed;
-    EXPECT_LE(server.writes(), 30U) << seed;   // 3 slices, made twice at worst, some deleted twice, a generation or two
+    EXPECT_LE(server.writes(), 30U) << seed;  // 3 slices, made twice at worst, some deleted twice, a generation or two
   }
 }
 

@@ -87,14 +87,14 @@ TEST_F(PublisherTest, SeveralChangedSlicesOrAnotherCountRaiseTheGeneration) {
   EXPECT_EQ(server_.All()[0].generation, generation + 2);
   publisher_->Publish({Shared({.devices = 0}), {}});
   ASSERT_TRUE(Becomes({.devices = 0}));
-  EXPECT_EQ(server_.All()[0].generation, generation + 2);   // one slice in place
+  EXPECT_EQ(server_.All()[0].generation, generation + 2);  // one slice in place
 }
 
 TEST_F(PublisherTest, ARestartAdoptsWhatIsThereAndWritesNothing) {
   Start({.devices = 300, .taints = true});
   ASSERT_TRUE(Becomes({.devices = 300, .taints = true}));
   publisher_.reset();
-  EXPECT_EQ(server_.All().size(), 5U);   // a stop leaves the slices
+  EXPECT_EQ(server_.All().size(), 5U);  // a stop leaves the slices
   const std::uint64_t writes = server_.writes();
   Start({.devices = 300, .taints = true});
   EXPECT_TRUE(Eventually([&] { return publisher_->Status().slices_published == 5; }));
@@ -114,10 +114,13 @@ TEST_F(PublisherTest, DeletedSlicesAreBack) {
 
 TEST_F(PublisherTest, ADeleteRightAfterTheCreateIsSeen) {
   std::atomic<int> admitted = 0;
-  server_.SetAdmission([&](Slice&) { ++admitted; return absl::OkStatus(); });
+  server_.SetAdmission([&](Slice&) {
+    ++admitted;
+    return absl::OkStatus();
+  });
   Start({.devices = 10});
   ASSERT_TRUE(Eventually([&] { return admitted > 0; }));
-  server_.DeleteAll();   // the kubelet at its start
+  server_.DeleteAll();  // the kubelet at its start
   EXPECT_TRUE(Becomes({.devices = 10}));
 }
 
@@ -135,7 +138,8 @@ TEST_F(PublisherTest, DeletionsAndEditsThatGoOnAreAnsweredEverMoreSlowly) {
 
 TEST_F(PublisherTest, ForeignAndDoubleSlicesOfOurDriverGo) {
   const SlicePlan plan = PlanFor({.devices = 10});
-  for (const char* name : {"node-1-vnic.tranche.dev-old", "00000-vnic.tranche.dev-node-1-aaaaa", "00000-vnic.tranche.dev-node-1-bbbbb", "00007-vnic.tranche.dev-node-1-ccccc"}) {
+  for (const char* name :
+       {"node-1-vnic.tranche.dev-old", "00000-vnic.tranche.dev-node-1-aaaaa", "00000-vnic.tranche.dev-node-1-bbbbb", "00007-vnic.tranche.dev-node-1-ccccc"}) {
     Slice slice = plan.slices[0];
     slice.name = name;
     slice.generation = 5;
@@ -174,7 +178,7 @@ TEST_F(PublisherTest, GatesOfAnOldServerAreAskedForByADryRun) {
     publisher.Publish({Shared({.devices = 20, .taints = true, .counters = true}), {}});
     const SlicePlan plan = PlanFor({.devices = 20, .taints = true, .counters = true}, {35, on, on, on});
     EXPECT_TRUE(Eventually([&] { return IsExactly(server.All(), plan); }));
-    EXPECT_EQ(server.writes(), plan.slices.size());   // nothing wrong was ever visible
+    EXPECT_EQ(server.writes(), plan.slices.size());  // nothing wrong was ever visible
     EXPECT_EQ(publisher.Status().dropped_gates.size(), on ? 0U : 3U);
   }
 }
@@ -220,7 +224,8 @@ TEST_F(PublisherTest, RefusedCounterSetsTakeOnlyTheCountersAway) {
 TEST_F(PublisherTest, FailuresAreShownAndOvercome) {
   server_.FailNext(3, absl::PermissionDeniedError("cannot create resourceslices"));
   Start({.devices = 300});
-  EXPECT_TRUE(Eventually([&] { return publisher_->Status().last_error.find("cannot create") != std::string::npos || publisher_->Status().slices_published == 3; }));
+  EXPECT_TRUE(
+      Eventually([&] { return publisher_->Status().last_error.find("cannot create") != std::string::npos || publisher_->Status().slices_published == 3; }));
   EXPECT_TRUE(Becomes({.devices = 300}));
   EXPECT_TRUE(Eventually([&] { return publisher_->Status().last_error.empty(); }));
 }
@@ -264,7 +269,7 @@ TEST_F(PublisherTest, ABrokenWatchLosesNothing) {
   Start({.devices = 300});
   ASSERT_TRUE(Becomes({.devices = 300}));
   server_.DeleteAll();
-  server_.BreakWatches();   // the deletions are never told
+  server_.BreakWatches();  // the deletions are never told
   EXPECT_TRUE(Becomes({.devices = 300}));
   EXPECT_TRUE(IsQuiet());
 }

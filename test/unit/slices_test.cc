@@ -18,7 +18,8 @@ Slice Decoded(const std::string& text) {
   return slice.ok() ? *slice : Slice();
 }
 
-constexpr const char* kObject = R"({"apiVersion":"resource.k8s.io/v1","kind":"ResourceSlice","metadata":{"name":"00000-d-n-abcde","generateName":"00000-d-n-","uid":"u1",
+constexpr const char* kObject =
+    R"({"apiVersion":"resource.k8s.io/v1","kind":"ResourceSlice","metadata":{"name":"00000-d-n-abcde","generateName":"00000-d-n-","uid":"u1",
  "resourceVersion":"7","creationTimestamp":"2026-01-01T00:00:00Z","annotations":{"a":"b"},"managedFields":[{"manager":"x"}],"labels":{"l":"v"},
  "ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n","uid":"nu","controller":true},{"apiVersion":"v1","kind":"ConfigMap","name":"c","uid":"cu"}]},
  "spec":{"driver":"d","nodeName":"n","pool":{"name":"n","generation":3,"resourceSliceCount":2},"skipNodeOperations":["x"],
@@ -39,7 +40,8 @@ TEST(SliceCodec, AnObjectWrittenBackLosesNothingThatIsNotTheServersOwn) {
 }
 
 TEST(SliceCodec, MistakesNameTheObjectAndThePath) {
-  const absl::StatusOr<Slice> slice = DecodeSlice(*ParseJson(R"({"metadata":{"name":"x"},"spec":{"driver":"d","pool":{"name":"n"},"devices":[{"name":"a"},{"name":7}]}})"));
+  const absl::StatusOr<Slice> slice =
+      DecodeSlice(*ParseJson(R"({"metadata":{"name":"x"},"spec":{"driver":"d","pool":{"name":"n"},"devices":[{"name":"a"},{"name":7}]}})"));
   ASSERT_FALSE(slice.ok());
   EXPECT_NE(std::string(slice.status().message()).find("x: spec.devices[1].name"), std::string::npos) << slice.status();
   EXPECT_FALSE(DecodeSlice(boost::json::value(3)).ok());
@@ -57,11 +59,22 @@ TEST(SliceCodec, ComparisonIsSemantic) {
 }
 
 TEST(Repair, VersionsBecomeSemanticOrAreLeftOut) {
-  const std::map<std::string, std::string> repaired = {
-      {"1.2.3", "1.2.3"},         {"1.2", "1.2.0"},           {"7", "7.0.0"},         {"v12", "12.0.0"},           {"V1.2-rc.1", "1.2.0-rc.1"},
-      {"6.10.5.1", "6.10.5+1"},   {"550.054.15", "550.54.15"}, {"1.2.3rc1", "1.2.3-rc1"}, {"5.15.0-91-generic", "5.15.0-91-generic"},
-      {"6.1.0_amd64", "6.1.0+amd64"}, {" 1.0 ", "1.0.0"},      {"1.2.3-007", "1.2.3-7"}, {"1.2.3+a..b", "1.2.3+a.b"}, {"1.2.3-", "1.2.3"},
-      {"1..2", "1.0.0+2"},        {"1.2.3-" + std::string(90, 'x'), "1.2.3"}};
+  const std::map<std::string, std::string> repaired = {{"1.2.3", "1.2.3"},
+                                                       {"1.2", "1.2.0"},
+                                                       {"7", "7.0.0"},
+                                                       {"v12", "12.0.0"},
+                                                       {"V1.2-rc.1", "1.2.0-rc.1"},
+                                                       {"6.10.5.1", "6.10.5+1"},
+                                                       {"550.054.15", "550.54.15"},
+                                                       {"1.2.3rc1", "1.2.3-rc1"},
+                                                       {"5.15.0-91-generic", "5.15.0-91-generic"},
+                                                       {"6.1.0_amd64", "6.1.0+amd64"},
+                                                       {" 1.0 ", "1.0.0"},
+                                                       {"1.2.3-007", "1.2.3-7"},
+                                                       {"1.2.3+a..b", "1.2.3+a.b"},
+                                                       {"1.2.3-", "1.2.3"},
+                                                       {"1..2", "1.0.0+2"},
+                                                       {"1.2.3-" + std::string(90, 'x'), "1.2.3"}};
   for (const auto& [text, version] : repaired) EXPECT_EQ(RepairVersion(text), version) << text;
   for (const std::string text : {"", "v", "latest", "-1.2", "99999999999999999999999.1", "\xff\xfe"}) EXPECT_EQ(RepairVersion(text), std::nullopt) << text;
 }
@@ -69,9 +82,12 @@ TEST(Repair, VersionsBecomeSemanticOrAreLeftOut) {
 TEST(Repair, TextsAreUtf8OfAtMost64Bytes) {
   EXPECT_EQ(RepairText("plain"), "plain");
   EXPECT_EQ(RepairText(std::string(65, 'a')), std::string(64, 'a'));
-  EXPECT_EQ(RepairText(std::string(63, 'a') + "é"), std::string(63, 'a'));   // never half a character
-  EXPECT_EQ(RepairText("a\xff" "b"), "a\xEF\xBF\xBD" "b");
-  EXPECT_EQ(RepairText("\xED\xA0\x80"), "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD");   // a surrogate
+  EXPECT_EQ(RepairText(std::string(63, 'a') + "é"), std::string(63, 'a'));  // never half a character
+  EXPECT_EQ(RepairText("a\xff"
+                       "b"),
+            "a\xEF\xBF\xBD"
+            "b");
+  EXPECT_EQ(RepairText("\xED\xA0\x80"), "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD");  // a surrogate
   EXPECT_EQ(RepairText("\xF0\x9F\x98\x80"), "\xF0\x9F\x98\x80");
 }
 
@@ -95,13 +111,14 @@ TEST(SliceNames, TheIndexIsFoundInNamesThatAServerMakes) {
   for (const std::size_t index : {std::size_t{0}, std::size_t{31}, std::size_t{0xfffff}, std::size_t{0x100000}}) {
     const std::string generated = GenerateName(index, kDriver, node);
     EXPECT_EQ(IndexOf(generated + "abcde", kDriver, node), index);
-    EXPECT_EQ(IndexOf(generated.substr(0, 58) + "abcde", kDriver, node), index);   // as API servers shorten it
+    EXPECT_EQ(IndexOf(generated.substr(0, 58) + "abcde", kDriver, node), index);  // as API servers shorten it
   }
   EXPECT_EQ(GenerateName(10, kDriver, kNode), "0000a-vnic.tranche.dev-node-1-");
   for (const std::string name : {"", "00000", "node-1-vnic.tranche.dev-abcde", "00000-other.dev-node-1-abcde", "00000-vnic.tranche.dev-node-1-"}) {
     EXPECT_EQ(IndexOf(name, kDriver, kNode), std::nullopt) << name;
   }
-  const std::string longest = GenerateName(0, std::string(61, 'd') + ".e", std::string(63, 'n') + "." + std::string(63, 'm') + "." + std::string(63, 'o') + "." + std::string(61, 'p'));
+  const std::string longest =
+      GenerateName(0, std::string(61, 'd') + ".e", std::string(63, 'n') + "." + std::string(63, 'm') + "." + std::string(63, 'o') + "." + std::string(61, 'p'));
   EXPECT_LE(longest.size(), 248U);
   EXPECT_TRUE(IsObjectName(longest + "abcde"));
 }
@@ -119,12 +136,20 @@ SlicePlan PlanOf(const inventory::Snapshot& snapshot, ServerFeatures features = 
 using Counts = std::vector<std::size_t>;
 
 TEST(Planner, SplitsAt128AndAt64WhereDevicesHaveTaintsOrCounters) {
-  const std::map<std::size_t, Counts> plain = {{0, {0}}, {1, {1}}, {63, {63}}, {64, {64}}, {65, {65}}, {127, {127}}, {128, {128}}, {129, {128, 1}},
-                                               {300, {128, 128, 44}}, {1000, {128, 128, 128, 128, 128, 128, 128, 104}}};
+  const std::map<std::size_t, Counts> plain = {{0, {0}},
+                                               {1, {1}},
+                                               {63, {63}},
+                                               {64, {64}},
+                                               {65, {65}},
+                                               {127, {127}},
+                                               {128, {128}},
+                                               {129, {128, 1}},
+                                               {300, {128, 128, 44}},
+                                               {1000, {128, 128, 128, 128, 128, 128, 128, 104}}};
   for (const auto& [devices, sizes] : plain) EXPECT_EQ(Sizes(PlanOf(MakeSnapshot({.devices = devices}))), sizes) << devices;
   const std::map<std::size_t, Counts> tainted = {{1, {1}}, {64, {64}}, {65, {64, 1}}, {128, {64, 64}}, {129, {64, 64, 1}}, {300, {64, 64, 64, 64, 44}}};
   for (const auto& [devices, sizes] : tainted) EXPECT_EQ(Sizes(PlanOf(MakeSnapshot({.devices = devices, .taints = true}))), sizes) << devices;
-  EXPECT_EQ(Sizes(PlanOf(MakeSnapshot({.devices = 65, .counters = true}))), (Counts{0, 64, 1}));   // the counter sets come first
+  EXPECT_EQ(Sizes(PlanOf(MakeSnapshot({.devices = 65, .counters = true}))), (Counts{0, 64, 1}));  // the counter sets come first
 }
 
 TEST(Planner, OneLateTaintDoesNotMakeASliceTooLarge) {
@@ -164,7 +189,7 @@ TEST(Planner, AtMostEightCounterSetsASlice) {
 
 TEST(Planner, ACounterSetOfOneDeviceIsNotPublished) {
   EXPECT_EQ(Sizes(PlanOf(MakeSnapshot({.devices = 300, .counters = true, .sets = 300}))), (Counts{128, 128, 44}));
-  const SlicePlan plan = PlanOf(MakeSnapshot({.devices = 3, .counters = true, .sets = 2}));   // two on one set, one alone
+  const SlicePlan plan = PlanOf(MakeSnapshot({.devices = 3, .counters = true, .sets = 2}));  // two on one set, one alone
   ASSERT_EQ(Sizes(plan), (Counts{0, 3}));
   ASSERT_EQ(plan.slices[0].content->shared_counters.size(), 1U);
   EXPECT_EQ(plan.slices[0].content->shared_counters[0].name, "silicon-0");
@@ -198,8 +223,8 @@ TEST(Planner, OneBadAttributeNeverCostsADeviceAndOneBadDeviceNeverASlice) {
   bad.attributes["driver version"] = VersionValue{"6.10.5.1"};
   bad.attributes["firmware"] = VersionValue{"unknown"};
   bad.attributes["serial"] = std::string("\xff\xfe");
-  bad.attributes["driver-version"] = std::int64_t{1};              // becomes the same name as the first
-  bad.attributes[kDriver + "/model"] = std::string("x");           // the driver's own domain is the bare name
+  bad.attributes["driver-version"] = std::int64_t{1};     // becomes the same name as the first
+  bad.attributes[kDriver + "/model"] = std::string("x");  // the driver's own domain is the bare name
   bad.capacity["odd"] = {Quantity::FromInt64(-1), std::nullopt, Enforcement::kHard};
   snapshot.devices[2].name = "GPU_0";
   snapshot.devices[3].name = "dev-0";
@@ -214,7 +239,7 @@ TEST(Planner, OneBadAttributeNeverCostsADeviceAndOneBadDeviceNeverASlice) {
   std::multiset<ProblemKind> kinds;
   for (const Problem& problem : plan.problems) kinds.insert(problem.kind);
   EXPECT_EQ(kinds.count(ProblemKind::kWithheld), 3U);
-  EXPECT_EQ(kinds.count(ProblemKind::kOmitted), 3U);   // firmware, the collision, the capacity
+  EXPECT_EQ(kinds.count(ProblemKind::kOmitted), 3U);  // firmware, the collision, the capacity
   Slice slice = plan.slices[0];
   slice.name = "x";
   EXPECT_EQ(ValidateSlice(slice, 37), absl::OkStatus());
@@ -271,7 +296,7 @@ TEST(Planner, WhereCountersAreDroppedOnlyTheFirstModeIsOfferedAndOnlyWhatFits) {
   EXPECT_EQ(Names(plan), (std::vector<std::string>{"part-0", "part-1"}));
   EXPECT_TRUE(plan.slices[0].content->shared_counters.empty() && plan.slices[0].content->devices[0].consumes_counters.empty());
   inventory::Snapshot snapshot = CardOfferedThrice();
-  snapshot.devices[3].draining = true;   // live shares hold the card
+  snapshot.devices[3].draining = true;  // live shares hold the card
   EXPECT_EQ(Names(PlanOf(snapshot, features)), (std::vector<std::string>{"share"}));
 }
 

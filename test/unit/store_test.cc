@@ -82,11 +82,13 @@ class StoreTest : public ::testing::Test {
   }
   static std::size_t CountClaims(Store& store) {
     std::size_t count = 0;
-    EXPECT_TRUE(store.Read([&](Transaction& transaction) {
-      const auto claims = transaction.Claims();
-      count = claims.ok() ? claims->size() : 999;
-      return claims.status();
-    }).ok());
+    EXPECT_TRUE(store
+                    .Read([&](Transaction& transaction) {
+                      const auto claims = transaction.Claims();
+                      count = claims.ok() ? claims->size() : 999;
+                      return claims.status();
+                    })
+                    .ok());
     return count;
   }
   static absl::Status PutClaim(Store& store, const std::string& uid) {
@@ -105,22 +107,26 @@ TEST_F(StoreTest, RowsComeBackAsTheyWereAfterReopening) {
   share.state = ShareState::kApplied;
   {
     auto store = Open();
-    ASSERT_TRUE(store->Write([&](Transaction& transaction) {
-      EXPECT_TRUE(transaction.PutClaim(claim).ok());
-      EXPECT_TRUE(transaction.PutPolicy({"sha256:2", "{}"}).ok());
-      return transaction.PutShare(share);
-    }).ok());
+    ASSERT_TRUE(store
+                    ->Write([&](Transaction& transaction) {
+                      EXPECT_TRUE(transaction.PutClaim(claim).ok());
+                      EXPECT_TRUE(transaction.PutPolicy({"sha256:2", "{}"}).ok());
+                      return transaction.PutShare(share);
+                    })
+                    .ok());
   }
   auto store = Open();
-  ASSERT_TRUE(store->Read([&](Transaction& transaction) {
-    EXPECT_EQ(**transaction.FindClaim(claim.driver, "uid-1"), claim);
-    EXPECT_THAT(*transaction.SharesOfClaim(claim.driver, "uid-1"), ElementsAre(share));
-    EXPECT_THAT(*transaction.Shares(), ElementsAre(share));
-    EXPECT_EQ((*transaction.FindPolicy("sha256:2"))->json, "{}");
-    EXPECT_FALSE(transaction.FindPolicy("sha256:3")->has_value());
-    EXPECT_EQ(transaction.OffersInUse()->size(), 1U);
-    return absl::OkStatus();
-  }).ok());
+  ASSERT_TRUE(store
+                  ->Read([&](Transaction& transaction) {
+                    EXPECT_EQ(**transaction.FindClaim(claim.driver, "uid-1"), claim);
+                    EXPECT_THAT(*transaction.SharesOfClaim(claim.driver, "uid-1"), ElementsAre(share));
+                    EXPECT_THAT(*transaction.Shares(), ElementsAre(share));
+                    EXPECT_EQ((*transaction.FindPolicy("sha256:2"))->json, "{}");
+                    EXPECT_FALSE(transaction.FindPolicy("sha256:3")->has_value());
+                    EXPECT_EQ(transaction.OffersInUse()->size(), 1U);
+                    return absl::OkStatus();
+                  })
+                  .ok());
 }
 
 TEST_F(StoreTest, ALongerLogChangesNothingElse) {
@@ -173,69 +179,79 @@ TEST_F(StoreTest, AGroupOfWritersFailsOneByOne) {
 
 TEST_F(StoreTest, HoldingsAreExactSumsWithoutTheClaimItself) {
   auto store = Open();
-  ASSERT_TRUE(store->Write([&](Transaction& transaction) {
-    for (int i = 0; i < 1000; ++i) {
-      const std::string uid = "uid-" + std::to_string(i);
-      EXPECT_TRUE(transaction.PutShare(MakeShare(uid, "s", i % 2 == 0 ? "1500k" : "100m")).ok());
-    }
-    return absl::OkStatus();
-  }).ok());
-  ASSERT_TRUE(store->Read([&](Transaction& transaction) {
-    const auto holdings = transaction.HoldingsOfPhysical("uplink", "eth1", {"nic.example.com", "uid-0"}, Holders::kCounted);
-    EXPECT_EQ(holdings->size(), 2U);
-    Quantity sum;
-    std::int64_t shares = 0;
-    for (const Holding& holding : *holdings) {
-      sum += holding.consumed.at("bandwidth");
-      shares += holding.shares;
-    }
-    EXPECT_EQ(shares, 999);
-    EXPECT_EQ(sum, Amount("748500050"));
-    EXPECT_EQ(transaction.HoldingsOfPhysical("uplink", "eth2", {}, Holders::kCounted)->size(), 0U);
-    return absl::OkStatus();
-  }).ok());
+  ASSERT_TRUE(store
+                  ->Write([&](Transaction& transaction) {
+                    for (int i = 0; i < 1000; ++i) {
+                      const std::string uid = "uid-" + std::to_string(i);
+                      EXPECT_TRUE(transaction.PutShare(MakeShare(uid, "s", i % 2 == 0 ? "1500k" : "100m")).ok());
+                    }
+                    return absl::OkStatus();
+                  })
+                  .ok());
+  ASSERT_TRUE(store
+                  ->Read([&](Transaction& transaction) {
+                    const auto holdings = transaction.HoldingsOfPhysical("uplink", "eth1", {"nic.example.com", "uid-0"}, Holders::kCounted);
+                    EXPECT_EQ(holdings->size(), 2U);
+                    Quantity sum;
+                    std::int64_t shares = 0;
+                    for (const Holding& holding : *holdings) {
+                      sum += holding.consumed.at("bandwidth");
+                      shares += holding.shares;
+                    }
+                    EXPECT_EQ(shares, 999);
+                    EXPECT_EQ(sum, Amount("748500050"));
+                    EXPECT_EQ(transaction.HoldingsOfPhysical("uplink", "eth2", {}, Holders::kCounted)->size(), 0U);
+                    return absl::OkStatus();
+                  })
+                  .ok());
 }
 
 TEST_F(StoreTest, CounterHoldingsLeaveOutTheDeviceItself) {
   auto store = Open();
-  ASSERT_TRUE(store->Write([&](Transaction& transaction) {
-    for (const std::string physical : {"eth1", "eth2"}) {
-      ShareRow share = MakeShare("uid-" + physical, "s", "1M");
-      share.physical = physical;
-      share.key.device = physical;
-      share.counters = {{"chip", {{"slices", Amount("3")}}}};
-      EXPECT_TRUE(transaction.PutShare(share).ok());
-    }
-    return absl::OkStatus();
-  }).ok());
-  ASSERT_TRUE(store->Read([&](Transaction& transaction) {
-    const auto holdings = transaction.HoldingsOfCounterSet("chip", "uplink", "eth1", {"nic.example.com", "uid-x"}, Holders::kCounted);
-    EXPECT_EQ(holdings->size(), 1U);
-    EXPECT_EQ(holdings->front().physical, "eth2");
-    EXPECT_EQ(holdings->front().counters.front().counters.at("slices"), Amount("3"));
-    EXPECT_TRUE(transaction.HoldingsOfCounterSet("chip", "uplink", "eth1", {"nic.example.com", "uid-eth2"}, Holders::kCounted)->empty());
-    return absl::OkStatus();
-  }).ok());
+  ASSERT_TRUE(store
+                  ->Write([&](Transaction& transaction) {
+                    for (const std::string physical : {"eth1", "eth2"}) {
+                      ShareRow share = MakeShare("uid-" + physical, "s", "1M");
+                      share.physical = physical;
+                      share.key.device = physical;
+                      share.counters = {{"chip", {{"slices", Amount("3")}}}};
+                      EXPECT_TRUE(transaction.PutShare(share).ok());
+                    }
+                    return absl::OkStatus();
+                  })
+                  .ok());
+  ASSERT_TRUE(store
+                  ->Read([&](Transaction& transaction) {
+                    const auto holdings = transaction.HoldingsOfCounterSet("chip", "uplink", "eth1", {"nic.example.com", "uid-x"}, Holders::kCounted);
+                    EXPECT_EQ(holdings->size(), 1U);
+                    EXPECT_EQ(holdings->front().physical, "eth2");
+                    EXPECT_EQ(holdings->front().counters.front().counters.at("slices"), Amount("3"));
+                    EXPECT_TRUE(transaction.HoldingsOfCounterSet("chip", "uplink", "eth1", {"nic.example.com", "uid-eth2"}, Holders::kCounted)->empty());
+                    return absl::OkStatus();
+                  })
+                  .ok());
 }
 
 // What a count holds and what a look at every share gives are the same, but for the holder's name.
 void ExpectCountsMatchShares(Store& store, const std::string& except_uid) {
-  ASSERT_TRUE(store.Read([&](Transaction& transaction) {
-    const ClaimKey except{"nic.example.com", except_uid};
-    for (const std::string physical : {"eth1", "eth2"}) {
-      for (const bool by_counter : {false, true}) {
-        const auto read = [&](Holders holders) {
-          auto holdings = by_counter ? transaction.HoldingsOfCounterSet("chip", "uplink", physical, except, holders)
-                                     : transaction.HoldingsOfPhysical("uplink", physical, except, holders);
-          EXPECT_TRUE(holdings.ok()) << holdings.status();
-          for (Holding& holding : *holdings) holding.holder.claim_uid = holding.holder.request = holding.holder.share_id = "";
-          return *holdings;
-        };
-        EXPECT_EQ(read(Holders::kCounted), read(Holders::kNamed));
-      }
-    }
-    return absl::OkStatus();
-  }).ok());
+  ASSERT_TRUE(store
+                  .Read([&](Transaction& transaction) {
+                    const ClaimKey except{"nic.example.com", except_uid};
+                    for (const std::string physical : {"eth1", "eth2"}) {
+                      for (const bool by_counter : {false, true}) {
+                        const auto read = [&](Holders holders) {
+                          auto holdings = by_counter ? transaction.HoldingsOfCounterSet("chip", "uplink", physical, except, holders)
+                                                     : transaction.HoldingsOfPhysical("uplink", physical, except, holders);
+                          EXPECT_TRUE(holdings.ok()) << holdings.status();
+                          for (Holding& holding : *holdings) holding.holder.claim_uid = holding.holder.request = holding.holder.share_id = "";
+                          return *holdings;
+                        };
+                        EXPECT_EQ(read(Holders::kCounted), read(Holders::kNamed));
+                      }
+                    }
+                    return absl::OkStatus();
+                  })
+                  .ok());
 }
 
 TEST_F(StoreTest, CountsFollowEveryChangeOfShares) {
@@ -263,7 +279,8 @@ TEST_F(StoreTest, WrongCountsAreCountedAnewAtTheStart) {
     auto store = Open();
     ASSERT_TRUE(store->Write([](Transaction& transaction) { return transaction.PutShare(MakeShare("uid-1", "s", "10M")); }).ok());
   }
-  ExecuteOk("UPDATE holdings SET shares = 7; INSERT INTO holdings SELECT 'x', physical, driver, pool, device, mode, admin_access, consumed, counters, 1"
+  ExecuteOk(
+      "UPDATE holdings SET shares = 7; INSERT INTO holdings SELECT 'x', physical, driver, pool, device, mode, admin_access, consumed, counters, 1"
       " FROM holdings");
   auto store = Open();
   ExpectCountsMatchShares(*store, "");
@@ -274,46 +291,55 @@ TEST_F(StoreTest, AStoreOfSchema1IsBroughtUpToDateWithItsShares) {
     auto store = Open();
     ASSERT_TRUE(store->Write([](Transaction& transaction) { return transaction.PutShare(MakeShare("uid-1", "s", "10M")); }).ok());
   }
-  ExecuteOk("DROP TRIGGER shares_count_insert; DROP TRIGGER shares_count_delete; DROP TRIGGER shares_count_update; DROP TABLE holdings;"
+  ExecuteOk(
+      "DROP TRIGGER shares_count_insert; DROP TRIGGER shares_count_delete; DROP TRIGGER shares_count_update; DROP TABLE holdings;"
       "CREATE INDEX shares_by_physical ON shares (backend, physical, driver, pool, device, mode, admin_access, consumed, counters, claim_uid);"
       "CREATE TABLE share_counters (driver TEXT NOT NULL, claim_uid TEXT NOT NULL);"
       "CREATE INDEX share_counters_by_claim ON share_counters (driver, claim_uid); PRAGMA user_version = 1");
   auto store = Open();
   ExpectCountsMatchShares(*store, "");
-  ASSERT_TRUE(store->Read([](Transaction& transaction) {
-    EXPECT_EQ(transaction.HoldingsOfPhysical("uplink", "eth1", {}, Holders::kCounted)->size(), 1U);
-    EXPECT_EQ(transaction.Shares()->size(), 1U);
-    return absl::OkStatus();
-  }).ok());
+  ASSERT_TRUE(store
+                  ->Read([](Transaction& transaction) {
+                    EXPECT_EQ(transaction.HoldingsOfPhysical("uplink", "eth1", {}, Holders::kCounted)->size(), 1U);
+                    EXPECT_EQ(transaction.Shares()->size(), 1U);
+                    return absl::OkStatus();
+                  })
+                  .ok());
 }
 
 TEST_F(StoreTest, TheEpochOutlivesTheClaim) {
   auto store = Open();
-  ASSERT_TRUE(store->Write([](Transaction& transaction) {
-    EXPECT_TRUE(transaction.PutClaim(MakeClaim("uid-1", 7)).ok());
-    EXPECT_TRUE(transaction.PutShare(MakeShare("uid-1", "s", "1M")).ok());
-    return transaction.DeleteClaim("nic.example.com", "uid-1");
-  }).ok());
+  ASSERT_TRUE(store
+                  ->Write([](Transaction& transaction) {
+                    EXPECT_TRUE(transaction.PutClaim(MakeClaim("uid-1", 7)).ok());
+                    EXPECT_TRUE(transaction.PutShare(MakeShare("uid-1", "s", "1M")).ok());
+                    return transaction.DeleteClaim("nic.example.com", "uid-1");
+                  })
+                  .ok());
   store = nullptr;
   store = Open();
-  ASSERT_TRUE(store->Read([](Transaction& transaction) {
-    EXPECT_EQ(*transaction.LastEpoch("nic.example.com", "uid-1"), 7);
-    EXPECT_EQ(*transaction.LastEpoch("nic.example.com", "uid-2"), 0);
-    EXPECT_TRUE(transaction.Shares()->empty());
-    return absl::OkStatus();
-  }).ok());
+  ASSERT_TRUE(store
+                  ->Read([](Transaction& transaction) {
+                    EXPECT_EQ(*transaction.LastEpoch("nic.example.com", "uid-1"), 7);
+                    EXPECT_EQ(*transaction.LastEpoch("nic.example.com", "uid-2"), 0);
+                    EXPECT_TRUE(transaction.Shares()->empty());
+                    return absl::OkStatus();
+                  })
+                  .ok());
 }
 
 TEST_F(StoreTest, AuditIsAppendOnly) {
   auto store = Open();
   for (const std::string tenant : {"team-a", "team-b", "team-a"}) {
-    ASSERT_TRUE(store->Write([&](Transaction& transaction) {
-      AuditRecord record;
-      record.tenant = tenant;
-      record.claim_uid = "uid-" + tenant;
-      record.outcome = "OK";
-      return transaction.AppendAudit(record);
-    }).ok());
+    ASSERT_TRUE(store
+                    ->Write([&](Transaction& transaction) {
+                      AuditRecord record;
+                      record.tenant = tenant;
+                      record.claim_uid = "uid-" + tenant;
+                      record.outcome = "OK";
+                      return transaction.AppendAudit(record);
+                    })
+                    .ok());
   }
   EXPECT_THAT(Execute("UPDATE audit SET outcome = 'lie'").ToString(), HasSubstr("append-only"));
   EXPECT_THAT(Execute("DELETE FROM audit").ToString(), HasSubstr("append-only"));
@@ -330,8 +356,7 @@ TEST_F(StoreTest, AuditIsAppendOnly) {
 
 TEST_F(StoreTest, ReadRefusesChanges) {
   auto store = Open();
-  EXPECT_EQ(store->Read([](Transaction& transaction) { return transaction.PutClaim(MakeClaim("uid-1")); }).code(),
-            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(store->Read([](Transaction& transaction) { return transaction.PutClaim(MakeClaim("uid-1")); }).code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_F(StoreTest, ReadOnlyWhileAHostRunsAndWhenItIsDown) {

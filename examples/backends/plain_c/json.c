@@ -37,7 +37,7 @@ static json_slice value_at(json_slice text, uint64_t at) {
   return value;
 }
 
-json_slice json_member(json_slice object, const char *name) {
+json_slice json_member(json_slice object, const char* name) {
   const json_slice none = {0, 0};
   uint64_t at = skip_space(object, 0);
   if (object.data == 0 || at >= object.size || object.data[at] != '{') return none;
@@ -78,7 +78,7 @@ int64_t json_integer(json_slice value) {
   return number;
 }
 
-int json_is(json_slice value, const char *text) {
+int json_is(json_slice value, const char* text) {
   const uint64_t size = strlen(text);
   return value.size == size + 2 && value.data[0] == '"' && memcmp(value.data + 1, text, size) == 0;
 }

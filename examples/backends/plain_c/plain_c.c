@@ -17,11 +17,11 @@
 #endif
 
 /* The size of the host's table in 1.0: what came later is looked for where it is used. */
-enum { kHostOf10 = offsetof(tranche_host_api, add_result) + sizeof(void *) };
+enum { kHostOf10 = offsetof(tranche_host_api, add_result) + sizeof(void*) };
 enum { kPath = 4096, kKey = 2048, kText = 8192, kMessage = 256 };
 
 struct tranche_instance {
-  const tranche_host_api *host;
+  const tranche_host_api* host;
   int64_t memory;
   char directory[kPath];
 };
@@ -32,7 +32,7 @@ typedef struct share {
   int64_t memory;
 } share;
 
-static tranche_str text_of(const char *text) {
+static tranche_str text_of(const char* text) {
   tranche_str result = {text, strlen(text)};
   return result;
 }
@@ -42,8 +42,8 @@ static json_slice slice_of(tranche_str text) {
 }
 
 /* The key by its six members: what a later version of the host adds is left out. 0 when it does not fit. */
-static int copy_key(json_slice key, char *out) {
-  static const char *const kMembers[] = {"claimUID", "request", "driver", "pool", "device", "shareID"};
+static int copy_key(json_slice key, char* out) {
+  static const char* const kMembers[] = {"claimUID", "request", "driver", "pool", "device", "shareID"};
   uint64_t size = 1, i;
   strcpy(out, "{");
   for (i = 0; i < 6; ++i) {
@@ -56,15 +56,15 @@ static int copy_key(json_slice key, char *out) {
   return 1;
 }
 
-static void path_of(const tranche_instance *self, const char *key, char *out) {
+static void path_of(const tranche_instance* self, const char* key, char* out) {
   uint64_t hash = 1469598103934665603ull;
-  const char *c;
+  const char* c;
   for (c = key; *c != 0; ++c) hash = (hash ^ (unsigned char)*c) * 1099511628211ull;
   snprintf(out, kPath + 64, "%s/%016llx.share", self->directory, (unsigned long long)hash);
 }
 
-static int read_share(const char *path, share *out) {
-  FILE *file = fopen(path, "r");
+static int read_share(const char* path, share* out) {
+  FILE* file = fopen(path, "r");
   long long memory = 0;
   int good;
   if (file == NULL) return 0;
@@ -75,9 +75,9 @@ static int read_share(const char *path, share *out) {
 }
 
 /* Whole or not at all. */
-static int write_share(const char *path, const share *in) {
+static int write_share(const char* path, const share* in) {
   char part[kPath + 96];
-  FILE *file;
+  FILE* file;
   int good;
   snprintf(part, sizeof part, "%s.%d", path, (int)getpid());
   file = fopen(part, "w");
@@ -87,19 +87,20 @@ static int write_share(const char *path, const share *in) {
   return good && rename(part, path) == 0;
 }
 
-static void push_share(const tranche_instance *self, tranche_call *call, const share *in) {
+static void push_share(const tranche_instance* self, tranche_call* call, const share* in) {
   char text[kText];
   snprintf(text, sizeof text,
-           "{\"schemaVersion\":1,\"key\":%s,\"limits\":[{\"capacity\":\"memory\",\"requested\":%lld,\"inForce\":%lld,\"enforcement\":\"strong\",\"mechanism\":\"file\"}],"
+           "{\"schemaVersion\":1,\"key\":%s,\"limits\":[{\"capacity\":\"memory\",\"requested\":%lld,\"inForce\":%lld,\"enforcement\":\"strong\",\"mechanism\":"
+           "\"file\"}],"
            "\"usage\":[{\"capacity\":\"memory\",\"used\":0}],\"containerEdits\":{\"env\":[\"PLAIN_C_MEMORY=%lld\"]},\"applied\":\"complete\"}",
            in->key, (long long)in->memory, (long long)in->memory, (long long)in->memory);
   self->host->add_share(call, text_of(text));
 }
 
 /* Calls `visit` for every share; stops when it returns 0. */
-static void each_share(const tranche_instance *self, int (*visit)(const share *, void *), void *with) {
-  DIR *directory = opendir(self->directory);
-  const struct dirent *entry;
+static void each_share(const tranche_instance* self, int (*visit)(const share*, void*), void* with) {
+  DIR* directory = opendir(self->directory);
+  const struct dirent* entry;
   if (directory == NULL) return;
   while ((entry = readdir(directory)) != NULL) {
     char path[kPath + 300];
@@ -112,11 +113,11 @@ static void each_share(const tranche_instance *self, int (*visit)(const share *,
   closedir(directory);
 }
 
-static tranche_code create(const tranche_host_api *host, tranche_call *call, tranche_str config_json, tranche_instance **out) {
+static tranche_code create(const tranche_host_api* host, tranche_call* call, tranche_str config_json, tranche_instance** out) {
   const json_slice envelope = slice_of(config_json);
   const json_slice directory = json_member(envelope, "runtimeDirectory");
   const int64_t memory = json_integer(json_member(json_member(envelope, "config"), "memoryMiB"));
-  tranche_instance *self;
+  tranche_instance* self;
   if (memory <= 0) return host->fail(call, TRANCHE_INVALID_ARGUMENT, text_of("config.memoryMiB must be a positive whole number"));
   if (directory.size < 3 || directory.size > kPath) return host->fail(call, TRANCHE_INVALID_ARGUMENT, text_of("runtimeDirectory is missing or too long"));
   self = calloc(1, sizeof *self);
@@ -128,12 +129,13 @@ static tranche_code create(const tranche_host_api *host, tranche_call *call, tra
   return TRANCHE_OK;
 }
 
-static void destroy(tranche_instance *self) { free(self); }
+static void destroy(tranche_instance* self) { free(self); }
 
-static tranche_code discover(tranche_instance *self, tranche_call *call) {
+static tranche_code discover(tranche_instance* self, tranche_call* call) {
   char text[kText];
   snprintf(text, sizeof text,
-           "{\"schemaVersion\":1,\"name\":\"plain-0\",\"identity\":{\"serial\":\"PLAIN-0\"},\"modes\":[\"share\"],\"attributes\":{\"model\":{\"string\":\"Plain C\"}},"
+           "{\"schemaVersion\":1,\"name\":\"plain-0\",\"identity\":{\"serial\":\"PLAIN-0\"},\"modes\":[\"share\"],\"attributes\":{\"model\":{\"string\":"
+           "\"Plain C\"}},"
            "\"capacities\":{\"memory\":{\"value\":%lld,\"unit\":\"bytes\",\"shareable\":true,\"enforcement\":\"strong\"}}}",
            (long long)self->memory);
   self->host->add_device(call, text_of(text));
@@ -141,17 +143,17 @@ static tranche_code discover(tranche_instance *self, tranche_call *call) {
 }
 
 struct sum {
-  const char *except;
+  const char* except;
   int64_t memory;
 };
-static int add_up(const share *one, void *with) {
-  struct sum *sum = with;
+static int add_up(const share* one, void* with) {
+  struct sum* sum = with;
   if (strcmp(one->key, sum->except) != 0) sum->memory += one->memory;
   return 1;
 }
 
 /* On anything but TRANCHE_OK `why` says why not. */
-static tranche_code apply(tranche_instance *self, json_slice item, share *out, char *why) {
+static tranche_code apply(tranche_instance* self, json_slice item, share* out, char* why) {
   char path[kPath + 64];
   struct sum used = {out->key, 0};
   why[0] = 0;
@@ -173,7 +175,7 @@ static tranche_code apply(tranche_instance *self, json_slice item, share *out, c
   return TRANCHE_OK;
 }
 
-static tranche_code prepare(tranche_instance *self, tranche_call *call, tranche_str list_json) {
+static tranche_code prepare(tranche_instance* self, tranche_call* call, tranche_str list_json) {
   const json_slice shares = json_member(slice_of(list_json), "shares");
   json_slice item;
   for (item = json_first(shares); item.data != NULL; item = json_next(shares, item)) {
@@ -192,7 +194,7 @@ static tranche_code prepare(tranche_instance *self, tranche_call *call, tranche_
   return TRANCHE_OK;
 }
 
-static tranche_code unprepare(tranche_instance *self, tranche_call *call, tranche_str list_json) {
+static tranche_code unprepare(tranche_instance* self, tranche_call* call, tranche_str list_json) {
   const json_slice shares = json_member(slice_of(list_json), "shares");
   json_slice item;
   for (item = json_first(shares); item.data != NULL; item = json_next(shares, item)) {
@@ -209,16 +211,16 @@ static tranche_code unprepare(tranche_instance *self, tranche_call *call, tranch
 }
 
 struct push {
-  tranche_instance *self;
-  tranche_call *call;
+  tranche_instance* self;
+  tranche_call* call;
 };
-static int push_one(const share *one, void *with) {
-  const struct push *push = with;
+static int push_one(const share* one, void* with) {
+  const struct push* push = with;
   push_share(push->self, push->call, one);
   return 1;
 }
 
-static tranche_code list_prepared(tranche_instance *self, tranche_call *call) {
+static tranche_code list_prepared(tranche_instance* self, tranche_call* call) {
   struct push with;
   with.self = self;
   with.call = call;
@@ -226,7 +228,7 @@ static tranche_code list_prepared(tranche_instance *self, tranche_call *call) {
   return TRANCHE_OK;
 }
 
-static tranche_code verify(tranche_instance *self, tranche_call *call, tranche_str key_json) {
+static tranche_code verify(tranche_instance* self, tranche_call* call, tranche_str key_json) {
   char key[kKey], path[kPath + 64];
   share one;
   if (!copy_key(json_member(slice_of(key_json), "key"), key)) return self->host->fail(call, TRANCHE_INVALID_ARGUMENT, text_of("the key is too long"));
@@ -238,12 +240,12 @@ static tranche_code verify(tranche_instance *self, tranche_call *call, tranche_s
 
 #if TRANCHE_TARGET_MINOR >= 1
 /* Nothing is ever left half: a share is renamed into place. The number shows how many there are. */
-static int count_one(const share *one, void *with) {
+static int count_one(const share* one, void* with) {
   (void)one;
-  ++*(int64_t *)with;
+  ++*(int64_t*)with;
   return 1;
 }
-static tranche_code sweep(tranche_instance *self, tranche_call *call) {
+static tranche_code sweep(tranche_instance* self, tranche_call* call) {
   int64_t count = 0;
   (void)call;
   each_share(self, count_one, &count);
@@ -275,7 +277,7 @@ static const tranche_backend_api kTable = {
 #endif
 };
 
-TRANCHE_EXPORT const tranche_backend_api *tranche_backend_v1(const tranche_head *host);
-TRANCHE_EXPORT const tranche_backend_api *tranche_backend_v1(const tranche_head *host) {
+TRANCHE_EXPORT const tranche_backend_api* tranche_backend_v1(const tranche_head* host);
+TRANCHE_EXPORT const tranche_backend_api* tranche_backend_v1(const tranche_head* host) {
   return host->major == TRANCHE_ABI_MAJOR && host->struct_size >= kHostOf10 ? &kTable : NULL;
 }

@@ -33,7 +33,8 @@ class Descriptor {
 
 // A socket of another network namespace; the thread is back in its own afterwards.
 Result<Socket> OpenIn(int namespace_fd, int own_fd) {
-  if (setns(namespace_fd, CLONE_NEWNET) != 0) return Failure{TRANCHE_UNAVAILABLE, std::string("enter the pod's network namespace: ") + std::strerror(errno), errno};
+  if (setns(namespace_fd, CLONE_NEWNET) != 0)
+    return Failure{TRANCHE_UNAVAILABLE, std::string("enter the pod's network namespace: ") + std::strerror(errno), errno};
   Result<Socket> socket = Socket::Open();
   if (setns(own_fd, CLONE_NEWNET) != 0) return Failure{TRANCHE_INTERNAL, std::string("return to the host's network namespace: ") + std::strerror(errno), errno};
   return socket;
@@ -152,9 +153,10 @@ Result<AttachRequest> ParseAttachArguments(const std::vector<std::string>& argum
   const auto parsed = std::from_chars(mtu.data(), mtu.data() + mtu.size(), request.mtu);
   const bool bad_mtu = !mtu.empty() && (parsed.ec != std::errc() || parsed.ptr != mtu.data() + mtu.size());
   const auto is_name = [](const std::string& name) { return !name.empty() && name.size() <= 15; };
-  if (arguments.size() % 2 != 0 || values.size() > 6 || !is_name(request.host_end) || !is_name(request.pod_end) || !is_name(request.name) || !address ||
-      !mac || bad_mtu) {
-    return Failure{TRANCHE_INVALID_ARGUMENT, "usage: vnic-attach --host-end NAME --pod-end NAME --name NAME --address IP/PREFIX --mac MAC [--mtu BYTES] < OCI-state"};
+  if (arguments.size() % 2 != 0 || values.size() > 6 || !is_name(request.host_end) || !is_name(request.pod_end) || !is_name(request.name) || !address || !mac ||
+      bad_mtu) {
+    return Failure{TRANCHE_INVALID_ARGUMENT,
+                   "usage: vnic-attach --host-end NAME --pod-end NAME --name NAME --address IP/PREFIX --mac MAC [--mtu BYTES] < OCI-state"};
   }
   request.address = *address;
   request.mac = *mac;
@@ -173,7 +175,8 @@ Status Attach(const AttachRequest& request, const std::string& namespace_path, s
   const Descriptor own("/proc/thread-self/ns/net"), target(namespace_path);
   if (own.get() < 0) return Failure{TRANCHE_INTERNAL, std::string("own network namespace: ") + std::strerror(errno), errno};
   if (target.get() < 0) return Failure{TRANCHE_NOT_FOUND, "network namespace " + namespace_path + ": " + std::strerror(errno), errno};
-  struct stat own_identity {}, target_identity {};
+  struct stat own_identity {
+  }, target_identity{};
   if (fstat(own.get(), &own_identity) == 0 && fstat(target.get(), &target_identity) == 0 && own_identity.st_ino == target_identity.st_ino) {
     return Failure{TRANCHE_FAILED_PRECONDITION, "the pod uses the host's network namespace; a share needs a pod with a network of its own"};
   }

@@ -15,7 +15,7 @@ struct AttachRequest {
   std::string name;               // in the pod
   InterfaceAddress address;
   Mac mac{};
-  std::uint32_t mtu = 0;          // 0: as it is
+  std::uint32_t mtu = 0;  // 0: as it is
 };
 
 // From the hook's arguments (without the program's name).

@@ -44,8 +44,8 @@ std::string FullAlias(const ShareRecord& record) {
   char minor[16];
   std::snprintf(minor, sizeof minor, "%x", record.minor);
   const Identity& key = record.identity;
-  return std::string(kShareTag) + "|" + key.claim_uid + "|" + key.share_id + "|" + InterfaceAddressText(record.address) + "|" +
-         MacText(record.mac) + "|" + minor + "@" + record.parent + "|" + key.request + "|" + key.device + "|" + key.driver + "|" + key.pool;
+  return std::string(kShareTag) + "|" + key.claim_uid + "|" + key.share_id + "|" + InterfaceAddressText(record.address) + "|" + MacText(record.mac) + "|" +
+         minor + "@" + record.parent + "|" + key.request + "|" + key.device + "|" + key.driver + "|" + key.pool;
 }
 
 std::string TagHead(const ShareRecord& record) {

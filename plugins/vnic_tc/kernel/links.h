@@ -23,7 +23,7 @@ struct Link {
   std::string name, alias, kind;  // kind: "veth", "bridge", "" for hardware
   Mac mac{};
   std::uint32_t mtu = 0, group = 0;
-  int master = 0;                 // index of the bridge, 0 for none
+  int master = 0;  // index of the bridge, 0 for none
   bool up = false;
   std::optional<PortFlags> port;  // set for a port of a bridge
 };

@@ -67,9 +67,7 @@ void SetOption(int fd, int option) {
 
 }  // namespace
 
-Message::Message(int type, int flags) : message_(nlmsg_alloc_size(8192)) {
-  nlmsg_put(message_, NL_AUTO_PORT, NL_AUTO_SEQ, type, 0, NLM_F_REQUEST | flags);
-}
+Message::Message(int type, int flags) : message_(nlmsg_alloc_size(8192)) { nlmsg_put(message_, NL_AUTO_PORT, NL_AUTO_SEQ, type, 0, NLM_F_REQUEST | flags); }
 Message::~Message() { nlmsg_free(message_); }
 void Message::Append(const void* data, std::size_t size) { nlmsg_append(message_, const_cast<void*>(data), size, NLMSG_ALIGNTO); }
 void Message::PutBytes(int attribute, const void* data, std::size_t size) { nla_put(message_, attribute, static_cast<int>(size), data); }
@@ -117,23 +115,18 @@ Result<Socket> Socket::OpenMonitor(int group) {
 
 Status Socket::Run(Message& message, std::string_view what, const Handler& handler) {
   nlmsg_hdr(message.get())->nlmsg_flags |= NLM_F_ACK;
-  if (const int sent = nl_send_auto(socket_, message.get()); sent < 0) {
-    return Failure{TRANCHE_UNAVAILABLE, std::string(what) + ": " + nl_geterror(sent)};
-  }
+  if (const int sent = nl_send_auto(socket_, message.get()); sent < 0) { return Failure{TRANCHE_UNAVAILABLE, std::string(what) + ": " + nl_geterror(sent)}; }
   bool interrupted = false;
   return Collect(nlmsg_hdr(message.get())->nlmsg_seq, what, handler, &interrupted);
 }
 
-Status Socket::Dump(const std::function<void(Message&)>& fill, int type, std::string_view what, const std::function<void()>& reset,
-                    const Handler& handler) {
+Status Socket::Dump(const std::function<void(Message&)>& fill, int type, std::string_view what, const std::function<void()>& reset, const Handler& handler) {
   constexpr int kAttempts = 20;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     reset();
     Message message(type, NLM_F_DUMP);
     fill(message);
-    if (const int sent = nl_send_auto(socket_, message.get()); sent < 0) {
-      return Failure{TRANCHE_UNAVAILABLE, std::string(what) + ": " + nl_geterror(sent)};
-    }
+    if (const int sent = nl_send_auto(socket_, message.get()); sent < 0) { return Failure{TRANCHE_UNAVAILABLE, std::string(what) + ": " + nl_geterror(sent)}; }
     bool interrupted = false;
     Status status = Collect(nlmsg_hdr(message.get())->nlmsg_seq, what, handler, &interrupted);
     if (!status.ok() || !interrupted) return status;
@@ -177,9 +170,7 @@ Result<bool> Socket::Receive(const Handler& handler) {
   if (received == 0 || received == -NLE_AGAIN) return false;
   if (received < 0) return KernelFailure("link events", received == -NLE_NOMEM ? ENOBUFS : EIO, nl_geterror(received));
   int left = received;
-  for (auto* header = reinterpret_cast<nlmsghdr*>(buffer); nlmsg_ok(header, left) != 0; header = nlmsg_next(header, &left)) {
-    handler(header);
-  }
+  for (auto* header = reinterpret_cast<nlmsghdr*>(buffer); nlmsg_ok(header, left) != 0; header = nlmsg_next(header, &left)) { handler(header); }
   std::free(buffer);
   return true;
 }

@@ -96,8 +96,7 @@ class Socket {
   // Sends and waits for the kernel's answer. `what` names the object in the error. Answers that precede the acknowledgement go to `handler`.
   Status Run(Message& message, std::string_view what, const Handler& handler = {});
   // A dump that the kernel interrupted (something changed meanwhile) is repeated: `reset` drops what was collected.
-  Status Dump(const std::function<void(Message&)>& fill, int type, std::string_view what, const std::function<void()>& reset,
-              const Handler& handler);
+  Status Dump(const std::function<void(Message&)>& fill, int type, std::string_view what, const std::function<void()>& reset, const Handler& handler);
   // Monitor only. False: nothing more to read now. A Failure with ENOBUFS means that events were lost.
   Result<bool> Receive(const Handler& handler);
   int fd() const;

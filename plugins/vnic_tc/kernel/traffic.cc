@@ -252,8 +252,8 @@ Status SetTag(Socket& socket, int index, const PortTag& tag) {
 
 Result<std::optional<std::string>> GetTagName(Socket& socket, int index) {
   std::optional<std::string> name;
-  Status status = socket.Dump([&](Message& message) { message.Header(Header(index, 0, TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS))); },
-                              RTM_GETTFILTER, On("list of filters", index), [&] { name.reset(); },
+  Status status = socket.Dump([&](Message& message) { message.Header(Header(index, 0, TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS))); }, RTM_GETTFILTER,
+                              On("list of filters", index), [&] { name.reset(); },
                               [&](const nlmsghdr* header) {
                                 const auto attributes = Attributes<TCA_MAX>::OfMessage(header, sizeof(tcmsg));
                                 if (TcHeader(header)->tcm_handle != kTagHandle || attributes.Text(TCA_KIND) != "bpf") return;

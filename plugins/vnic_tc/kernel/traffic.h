@@ -12,11 +12,11 @@
 
 namespace vnic {
 
-constexpr std::uint32_t kMajor = 0x7a6U << 16;       // the handle of our root; also how we know it
+constexpr std::uint32_t kMajor = 0x7a6U << 16;            // the handle of our root; also how we know it
 constexpr std::uint32_t kRootClass = kMajor | 0xffff;     // holds the whole bandwidth
 constexpr std::uint32_t kDefaultClass = kMajor | 0xfffe;  // where traffic without a tag goes: small and real
 constexpr std::uint32_t kLastShareMinor = 0xfff0;
-constexpr std::uint32_t kTop = 0xffffffffU;         // parent of the root class, as the kernel writes it
+constexpr std::uint32_t kTop = 0xffffffffU;  // parent of the root class, as the kernel writes it
 
 struct Counters {
   std::uint64_t bytes = 0, packets = 0, drops = 0, overlimits = 0;
@@ -26,10 +26,10 @@ struct Qdisc {
   int index = 0;  // of the link
   std::string kind;
   std::uint32_t handle = 0, parent = 0;
-  std::uint32_t default_class = 0;         // htb: the minor
-  std::uint64_t direct_packets = 0;        // htb: packets that went out unshaped
-  std::uint64_t rate = 0;                  // tbf
-  std::uint32_t limit = 0;                 // tbf, bfifo
+  std::uint32_t default_class = 0;   // htb: the minor
+  std::uint64_t direct_packets = 0;  // htb: packets that went out unshaped
+  std::uint64_t rate = 0;            // tbf
+  std::uint32_t limit = 0;           // tbf, bfifo
   Counters counters;
 };
 

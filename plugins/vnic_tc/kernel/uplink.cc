@@ -256,8 +256,8 @@ Status CheckUsable(Socket& socket, const Uplink& uplink) {
                                                     ") that somebody else set; it is left alone: give the driver another interface or remove that qdisc"};
   }
   if (!uplink.foreign_bridge.empty()) {
-    return Failure{TRANCHE_FAILED_PRECONDITION, who + ": bridge " + uplink.foreign_bridge +
-                                                    " is not the driver's; give the driver an interface and a bridge name of its own"};
+    return Failure{TRANCHE_FAILED_PRECONDITION,
+                   who + ": bridge " + uplink.foreign_bridge + " is not the driver's; give the driver an interface and a bridge name of its own"};
   }
   if (uplink.bridge && uplink.link->master == uplink.bridge->index) return {};
   Result<std::vector<InterfaceAddress>> addresses = ListAddresses(socket, *uplink.link);

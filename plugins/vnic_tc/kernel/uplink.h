@@ -30,14 +30,14 @@ class UplinkLock {
 
 struct Uplink {
   std::string interface;
-  std::optional<Link> link;       // nothing: the interface is gone
-  std::optional<Link> bridge;     // ours
-  std::string foreign_bridge;     // the interface belongs to this one, which is not ours
-  bool has_root = false;          // our HTB root stands
-  std::string foreign_root;       // kind of a root qdisc that somebody else put there
+  std::optional<Link> link;           // nothing: the interface is gone
+  std::optional<Link> bridge;         // ours
+  std::string foreign_bridge;         // the interface belongs to this one, which is not ours
+  bool has_root = false;              // our HTB root stands
+  std::string foreign_root;           // kind of a root qdisc that somebody else put there
   std::vector<TrafficClass> classes;  // of shares, without the root and default class
   std::optional<TrafficClass> root_class, default_class;
-  std::vector<Link> ports;        // host ends on the bridge
+  std::vector<Link> ports;  // host ends on the bridge
 };
 
 // What the kernel has. A missing interface is no error here.
@@ -70,7 +70,7 @@ struct ShareReading {
   std::optional<TrafficClass> egress;
   std::optional<Qdisc> ingress;
   bool complete = false;
-  std::string missing;     // for people, "" when complete
+  std::string missing;  // for people, "" when complete
 };
 Result<ShareReading> ReadShare(Socket& socket, const Uplink& uplink, const ShareRecord& record, const Link& host_end);
 

@@ -54,8 +54,8 @@ typedef int32_t tranche_code;
 #define TRANCHE_OK 0
 #define TRANCHE_CANCELLED 1
 #define TRANCHE_UNKNOWN 2
-#define TRANCHE_INVALID_ARGUMENT 3    /* permanent: the request or configuration is wrong */
-#define TRANCHE_DEADLINE_EXCEEDED 4   /* retryable */
+#define TRANCHE_INVALID_ARGUMENT 3  /* permanent: the request or configuration is wrong */
+#define TRANCHE_DEADLINE_EXCEEDED 4 /* retryable */
 #define TRANCHE_NOT_FOUND 5
 #define TRANCHE_ALREADY_EXISTS 6
 #define TRANCHE_PERMISSION_DENIED 7
@@ -65,7 +65,7 @@ typedef int32_t tranche_code;
 #define TRANCHE_OUT_OF_RANGE 11
 #define TRANCHE_UNIMPLEMENTED 12
 #define TRANCHE_INTERNAL 13
-#define TRANCHE_UNAVAILABLE 14        /* retryable */
+#define TRANCHE_UNAVAILABLE 14 /* retryable */
 #define TRANCHE_DATA_LOSS 15
 #define TRANCHE_UNAUTHENTICATED 16
 
@@ -79,7 +79,7 @@ typedef int32_t tranche_code;
 #define TRANCHE_FLAG_CONCURRENT 0x1u /* calls on one instance may overlap */
 
 typedef struct tranche_str {
-  const char *data;
+  const char* data;
   uint64_t size;
 } tranche_str;
 
@@ -96,88 +96,88 @@ typedef struct tranche_instance tranche_instance; /* the backend's; one per conf
 /* Services of the host. */
 typedef struct tranche_host_api {
   tranche_head head;
-  void *host; /* pass back unchanged as the first argument where one is asked for */
+  void* host; /* pass back unchanged as the first argument where one is asked for */
 
   /* Since 1.0. Writes one line into the host's log. Any thread. */
-  void (*log)(void *host, uint32_t level, tranche_str message);
+  void (*log)(void* host, uint32_t level, tranche_str message);
   /* Since 1.0. Wall clock, nanoseconds since 1970-01-01T00:00:00Z. Any thread. */
-  int64_t (*now)(void *host);
+  int64_t (*now)(void* host);
   /* Since 1.0. Reports one verdict (sdk/schema/health.schema.json). Any thread; order by (source, sequence). */
-  void (*report_health)(void *host, tranche_str health_json);
+  void (*report_health)(void* host, tranche_str health_json);
   /* Since 1.0. What discover would say has changed; the host calls discover soon. Any thread. */
-  void (*devices_changed)(void *host);
+  void (*devices_changed)(void* host);
   /* Since 1.0. Something that was applied for this key (sdk/schema/key.schema.json) vanished outside unprepare: the host
    * compares and calls prepare again with the stored state. Any thread. */
-  void (*share_lost)(void *host, tranche_str key_json);
+  void (*share_lost)(void* host, tranche_str key_json);
 
   /* Since 1.0. Records why the call fails and returns `code`, so that `return host->fail(call, code, text);` reads well. The message
    * says what, which object, why, and what to do. The last call wins. */
-  tranche_code (*fail)(tranche_call *call, tranche_code code, tranche_str message);
+  tranche_code (*fail)(tranche_call* call, tranche_code code, tranche_str message);
   /* Since 1.0. Non-zero once the deadline has passed or nobody waits any more. */
-  uint32_t (*cancelled)(tranche_call *call);
+  uint32_t (*cancelled)(tranche_call* call);
   /* Since 1.0. Sink of discover: one physical device (sdk/schema/device.schema.json), at most 64 KiB. */
-  void (*add_device)(tranche_call *call, tranche_str device_json);
+  void (*add_device)(tranche_call* call, tranche_str device_json);
   /* Since 1.0. Sink of prepare, list_prepared and verify: what is applied for one key (sdk/schema/share.schema.json). */
-  void (*add_share)(tranche_call *call, tranche_str share_json);
+  void (*add_share)(tranche_call* call, tranche_str share_json);
   /* Since 1.0. Outcome for one key of prepare or unprepare. A key without add_result counts as INTERNAL. For prepare, TRANCHE_OK
    * needs an add_share for the same key in the same call. */
-  void (*add_result)(tranche_call *call, tranche_str key_json, tranche_code code, tranche_str message);
+  void (*add_result)(tranche_call* call, tranche_str key_json, tranche_code code, tranche_str message);
 #if TRANCHE_TARGET_MINOR >= 1
   /* Since 1.1. Sets one number that operators can watch: counters and gauges that only the backend knows. `name` is [a-z][a-z0-9_]{0,63} with its
    * unit last (xid_errors_total, board_temperature_celsius); the host keeps the last value of at most 64 names per instance. Any thread. A backend that
    * also runs on 1.0 compares host->head.struct_size first. */
-  void (*record_metric)(void *host, tranche_str name, int64_t value);
+  void (*record_metric)(void* host, tranche_str name, int64_t value);
 #endif
 } tranche_host_api;
 
 /* Functions of the backend. */
 typedef struct tranche_backend_api {
   tranche_head head;
-  uint32_t magic;        /* TRANCHE_BACKEND_MAGIC */
-  uint32_t flags;        /* TRANCHE_FLAG_*; unknown bits in the high half are refused, in the low half ignored */
-  const char *name;      /* NUL-terminated, [a-z0-9_]{1,63}, equal to the manifest's */
-  const char *version;   /* NUL-terminated semantic version of the backend */
+  uint32_t magic;      /* TRANCHE_BACKEND_MAGIC */
+  uint32_t flags;      /* TRANCHE_FLAG_*; unknown bits in the high half are refused, in the low half ignored */
+  const char* name;    /* NUL-terminated, [a-z0-9_]{1,63}, equal to the manifest's */
+  const char* version; /* NUL-terminated semantic version of the backend */
 
   /* Required, since 1.0. Makes one instance. `config_json` is {"schemaVersion": 1, "config": {…}, "runtimeDirectory": "/…"}: `config` is the
    * operator's, already checked against the manifest's schema; `runtimeDirectory` exists, is private to this backend's name and shared by
    * overlapping hosts (lock files go there). On TRANCHE_OK *out is non-null and borrowed from the backend until destroy. On failure
    * nothing is left behind and the host serves without this backend, retrying with back-off. */
-  tranche_code (*create)(const tranche_host_api *host, tranche_call *call, tranche_str config_json, tranche_instance **out);
+  tranche_code (*create)(const tranche_host_api* host, tranche_call* call, tranche_str config_json, tranche_instance** out);
   /* Required, since 1.0. Frees the instance and joins its threads. Prepared shares stay in force. */
-  void (*destroy)(tranche_instance *instance);
+  void (*destroy)(tranche_instance* instance);
   /* Required, since 1.0. Pushes every physical device with add_device. A failure leaves what the host knew before, as unknown. */
-  tranche_code (*discover)(tranche_instance *instance, tranche_call *call);
+  tranche_code (*discover)(tranche_instance* instance, tranche_call* call);
   /* Required, since 1.0. `list_json` is {"schemaVersion": 1, "shares": [{key, physical, mode, consumed, state, configuration, policyVersion, claim}]}
    * (sdk/schema/prepare.schema.json); `consumed` is empty unless mode is "share". Applies each, reads it back, then add_share and add_result per key. Idempotent by key: a key that is
    * applied already is brought to what is asked and reported again. One key's failure does not fail the others and leaves nothing of
    * it behind. The code returned is for the call as a whole (TRANCHE_OK when every key has its own result). */
-  tranche_code (*prepare)(tranche_instance *instance, tranche_call *call, tranche_str list_json);
+  tranche_code (*prepare)(tranche_instance* instance, tranche_call* call, tranche_str list_json);
   /* Required, since 1.0. `list_json` is {"schemaVersion": 1, "shares": [{key, state}]} (sdk/schema/unprepare.schema.json). Idempotent; an unknown
    * key is TRANCHE_OK. Must work when the configuration has changed since prepare. */
-  tranche_code (*unprepare)(tranche_instance *instance, tranche_call *call, tranche_str list_json);
+  tranche_code (*unprepare)(tranche_instance* instance, tranche_call* call, tranche_str list_json);
   /* Required, since 1.0. Pushes with add_share what the kernel or hardware has now for every key, orphans of ours included. */
-  tranche_code (*list_prepared)(tranche_instance *instance, tranche_call *call);
+  tranche_code (*list_prepared)(tranche_instance* instance, tranche_call* call);
   /* Required where a capacity is enforced, since 1.0. `key_json` is {"schemaVersion": 1, "key": {…}, "state": "…"}. Pushes one add_share with limits in force,
    * usage, drops. NOT_FOUND when nothing is applied for the key. */
-  tranche_code (*verify)(tranche_instance *instance, tranche_call *call, tranche_str key_json);
+  tranche_code (*verify)(tranche_instance* instance, tranche_call* call, tranche_str key_json);
   /* Optional, since 1.0. Reports one verdict per device with report_health. */
-  tranche_code (*check_health)(tranche_instance *instance, tranche_call *call);
+  tranche_code (*check_health)(tranche_instance* instance, tranche_call* call);
   /* Optional, since 1.0. Probes a device (by its name) before it returns to service. */
-  tranche_code (*recover)(tranche_instance *instance, tranche_call *call, tranche_str device);
+  tranche_code (*recover)(tranche_instance* instance, tranche_call* call, tranche_str device);
   /* Optional, since 1.0. Drain: lets go of vendor handles without losing prepared shares. */
-  tranche_code (*release_handles)(tranche_instance *instance, tranche_call *call);
+  tranche_code (*release_handles)(tranche_instance* instance, tranche_call* call);
   /* Optional, since 1.0. For the conformance kit and preflight. */
-  tranche_code (*self_test)(tranche_instance *instance, tranche_call *call);
+  tranche_code (*self_test)(tranche_instance* instance, tranche_call* call);
 #if TRANCHE_TARGET_MINOR >= 1
   /* Optional, since 1.1. Takes away what is of this backend and can be named by no key: halves that a crash left. Prepared shares stay. The host calls
    * it after every list_prepared that it compares with its store, so list_prepared itself need not change anything. Idempotent. */
-  tranche_code (*sweep)(tranche_instance *instance, tranche_call *call);
+  tranche_code (*sweep)(tranche_instance* instance, tranche_call* call);
 #endif
 } tranche_backend_api;
 
 /* The one export. `host` is the head of the host's table; return NULL when this host cannot be served. The table is constant and lives as
  * long as the process: the host never unloads a backend. */
-typedef const tranche_backend_api *(*tranche_backend_entry)(const tranche_head *host);
+typedef const tranche_backend_api* (*tranche_backend_entry)(const tranche_head* host);
 
 #if defined(__cplusplus) && __cplusplus >= 201103L
 #include <stddef.h>

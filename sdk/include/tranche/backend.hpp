@@ -87,10 +87,10 @@ struct RequestPolicy {
 struct Capacity {
   std::int64_t value = 0;
   std::string text;
-  std::string unit = "count";          // bytes | bitsPerSecond | count
+  std::string unit = "count";  // bytes | bitsPerSecond | count
   bool shareable = false;
-  std::string enforcement = "none";    // none | soft | strong | hard
-  std::optional<Amount> overhead;      // what the backend itself needs of value
+  std::string enforcement = "none";  // none | soft | strong | hard
+  std::optional<Amount> overhead;    // what the backend itself needs of value
   std::optional<RequestPolicy> request_policy;
 };
 
@@ -103,10 +103,10 @@ struct Device {
   std::string name;
   std::map<std::string, std::string> identity;  // decides sameness: uuid, pciAddress, …
   std::optional<Silicon> silicon;
-  std::vector<std::string> modes;               // whole | partition | share
+  std::vector<std::string> modes;  // whole | partition | share
   Attributes attributes;
   std::map<std::string, Capacity> capacities;
-  std::vector<std::string> metadata;            // attribute names that containers may see
+  std::vector<std::string> metadata;  // attribute names that containers may see
   std::optional<std::int64_t> numa_node;
 };
 
@@ -119,17 +119,17 @@ struct Key {
 
 struct Limit {
   std::string capacity;
-  std::string direction;              // egress | ingress | ""
+  std::string direction;  // egress | ingress | ""
   std::int64_t requested = 0, in_force = 0;
   std::string enforcement = "none";
   std::chrono::system_clock::time_point verified_at{};  // the epoch: never
-  std::string mechanism;              // for people: "htb class 7a6:1 on eth1"
+  std::string mechanism;                                // for people: "htb class 7a6:1 on eth1"
 };
 
 // Where the kernel counts a share's use.
 struct CounterSource {
   std::string interface;
-  std::uint32_t class_id = 0;         // tc classid, 0: the root qdisc
+  std::uint32_t class_id = 0;  // tc classid, 0: the root qdisc
 };
 
 struct Usage {
@@ -155,7 +155,7 @@ struct NetDevice {
   std::string host_name, name;
 };
 struct ContainerEdits {
-  std::vector<std::string> env;       // NAME=value
+  std::vector<std::string> env;  // NAME=value
   std::vector<DeviceNode> device_nodes;
   std::vector<Mount> mounts;
   std::vector<Hook> hooks;
@@ -164,7 +164,7 @@ struct ContainerEdits {
 
 struct NetworkData {
   std::string interface_name;
-  std::vector<std::string> ips;       // CIDR
+  std::vector<std::string> ips;  // CIDR
   std::string hardware_address;
 };
 
@@ -176,8 +176,8 @@ struct Share {
   ContainerEdits edits;
   Attributes attributes;
   std::optional<NetworkData> network;
-  std::string applied = "complete";   // complete | partial | foreign
-  std::string state;                  // yours, opaque, at most 4 KiB
+  std::string applied = "complete";  // complete | partial | foreign
+  std::string state;                 // yours, opaque, at most 4 KiB
 };
 
 // One verdict about one device.
@@ -187,21 +187,21 @@ struct Health {
   std::string source;
   std::uint64_t sequence = 0;
   std::chrono::system_clock::time_point observed_at{};
-  std::string verdict = "unknown";    // healthy | unhealthy | unknown
+  std::string verdict = "unknown";  // healthy | unhealthy | unknown
   std::string class_name, code, message;
   std::optional<std::int64_t> ttl_seconds;
 };
 
 struct PrepareRequest {
   Key key;
-  std::string physical;               // the name that Discover gave the device
-  std::string mode;                   // whole | partition | share
-  Amounts consumed;                   // the claim's own figures, checked by the host
-  std::string state;                  // what Share::state was last time, "" at first
-  json::object configuration;         // merged class and claim parameters
+  std::string physical;        // the name that Discover gave the device
+  std::string mode;            // whole | partition | share
+  Amounts consumed;            // the claim's own figures, checked by the host
+  std::string state;           // what Share::state was last time, "" at first
+  json::object configuration;  // merged class and claim parameters
   std::string policy_version, claim_namespace, claim_name;
   std::vector<std::string> pod_uids;
-  int result_index = 0;               // position among the claim's results of this driver
+  int result_index = 0;  // position among the claim's results of this driver
 };
 
 struct ShareRef {
@@ -224,8 +224,8 @@ inline std::string TimeText(std::chrono::system_clock::time_point time) {
   std::tm parts{};
   if (micros < 0 || ::gmtime_r(&seconds, &parts) == nullptr) return "1970-01-01T00:00:00.000000Z";
   char text[96];
-  std::snprintf(text, sizeof text, "%04d-%02d-%02dT%02d:%02d:%02d.%06dZ", parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday,
-                parts.tm_hour, parts.tm_min, parts.tm_sec, static_cast<int>(micros % 1000000));
+  std::snprintf(text, sizeof text, "%04d-%02d-%02dT%02d:%02d:%02d.%06dZ", parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min,
+                parts.tm_sec, static_cast<int>(micros % 1000000));
   return text;
 }
 
@@ -327,9 +327,8 @@ inline json::object ToJson(const Device& device) {
   json::object object{{"schemaVersion", 1}, {"name", device.name}};
   object["identity"] = detail::Plain(device.identity);
   if (device.silicon) {
-    object["silicon"] = json::object{{"id", device.silicon->id},
-                                     {"units", detail::Plain(device.silicon->units)},
-                                     {"uses", detail::Plain(device.silicon->uses)}};
+    object["silicon"] =
+        json::object{{"id", device.silicon->id}, {"units", detail::Plain(device.silicon->units)}, {"uses", detail::Plain(device.silicon->uses)}};
   }
   object["modes"] = detail::Texts(device.modes);
   object["attributes"] = ToJson(device.attributes);
@@ -348,8 +347,11 @@ inline json::object ToJson(const Key& key) {
 }
 
 inline json::object ToJson(const Limit& limit) {
-  json::object object{{"capacity", limit.capacity}, {"requested", limit.requested}, {"inForce", limit.in_force},
-                      {"enforcement", limit.enforcement}, {"mechanism", limit.mechanism}};
+  json::object object{{"capacity", limit.capacity},
+                      {"requested", limit.requested},
+                      {"inForce", limit.in_force},
+                      {"enforcement", limit.enforcement},
+                      {"mechanism", limit.mechanism}};
   detail::SetText(object, "direction", limit.direction);
   if (limit.verified_at.time_since_epoch().count() != 0) object["verifiedAt"] = detail::TimeText(limit.verified_at);
   return object;
@@ -381,8 +383,10 @@ inline json::object ToJson(const Hook& hook) {
 }
 inline json::object ToJson(const NetDevice& device) { return {{"hostInterfaceName", device.host_name}, {"name", device.name}}; }
 inline json::object ToJson(const ContainerEdits& edits) {
-  return {{"env", detail::Texts(edits.env)},       {"deviceNodes", detail::Each(edits.device_nodes)},
-          {"mounts", detail::Each(edits.mounts)},  {"hooks", detail::Each(edits.hooks)},
+  return {{"env", detail::Texts(edits.env)},
+          {"deviceNodes", detail::Each(edits.device_nodes)},
+          {"mounts", detail::Each(edits.mounts)},
+          {"hooks", detail::Each(edits.hooks)},
           {"netDevices", detail::Each(edits.net_devices)}};
 }
 
@@ -404,9 +408,8 @@ inline json::object ToJson(const Share& share) {
 }
 
 inline json::object ToJson(const Health& health) {
-  json::object object{{"schemaVersion", 1},           {"device", health.device},
-                      {"identity", detail::Plain(health.identity)}, {"source", health.source},
-                      {"sequence", health.sequence}, {"observedAt", detail::TimeText(health.observed_at)},
+  json::object object{{"schemaVersion", 1},       {"device", health.device},     {"identity", detail::Plain(health.identity)},
+                      {"source", health.source},  {"sequence", health.sequence}, {"observedAt", detail::TimeText(health.observed_at)},
                       {"verdict", health.verdict}};
   detail::SetText(object, "class", health.class_name);
   detail::SetText(object, "code", health.code);
@@ -513,37 +516,59 @@ class Call {
 namespace detail {
 
 template <class T>
-concept PreparesOne = requires(T& t, Call& call, const PrepareRequest& request) { { t.PrepareOne(call, request) } -> std::same_as<Share>; };
+concept PreparesOne = requires(T& t, Call& call, const PrepareRequest& request) {
+  { t.PrepareOne(call, request) } -> std::same_as<Share>;
+};
 template <class T>
-concept PreparesList = requires(T& t, Call& call, const std::vector<PrepareRequest>& requests) { t.Prepare(call, requests); };
+concept PreparesList = requires(T& t, Call& call, const std::vector<PrepareRequest>& requests) {
+  t.Prepare(call, requests);
+};
 template <class T>
-concept UnpreparesOne = requires(T& t, Call& call, const ShareRef& share) { t.UnprepareOne(call, share); };
+concept UnpreparesOne = requires(T& t, Call& call, const ShareRef& share) {
+  t.UnprepareOne(call, share);
+};
 template <class T>
-concept UnpreparesList = requires(T& t, Call& call, const std::vector<ShareRef>& shares) { t.Unprepare(call, shares); };
+concept UnpreparesList = requires(T& t, Call& call, const std::vector<ShareRef>& shares) {
+  t.Unprepare(call, shares);
+};
 template <class T>
-concept Verifies = requires(T& t, Call& call, const ShareRef& share) { { t.Verify(call, share) } -> std::same_as<Share>; };
+concept Verifies = requires(T& t, Call& call, const ShareRef& share) {
+  { t.Verify(call, share) } -> std::same_as<Share>;
+};
 template <class T>
-concept ChecksHealth = requires(T& t, Call& call) { t.CheckHealth(call); };
+concept ChecksHealth = requires(T& t, Call& call) {
+  t.CheckHealth(call);
+};
 template <class T>
-concept Recovers = requires(T& t, Call& call, std::string_view device) { t.Recover(call, device); };
+concept Recovers = requires(T& t, Call& call, std::string_view device) {
+  t.Recover(call, device);
+};
 template <class T>
-concept ReleasesHandles = requires(T& t, Call& call) { t.ReleaseHandles(call); };
+concept ReleasesHandles = requires(T& t, Call& call) {
+  t.ReleaseHandles(call);
+};
 template <class T>
-concept SelfTests = requires(T& t, Call& call) { t.SelfTest(call); };
+concept SelfTests = requires(T& t, Call& call) {
+  t.SelfTest(call);
+};
 template <class T>
-concept Sweeps = requires(T& t, Call& call) { t.Sweep(call); };
+concept Sweeps = requires(T& t, Call& call) {
+  t.Sweep(call);
+};
 template <class T>
 concept Backend = std::constructible_from<T, Host, const json::object&, const std::string&> &&
-    (PreparesOne<T> || PreparesList<T>) && (UnpreparesOne<T> || UnpreparesList<T>) && requires(T& t, Call& call) {
-      { T::kName } -> std::convertible_to<const char*>;
-      { T::kVersion } -> std::convertible_to<const char*>;
-      { t.Discover(call) } -> std::same_as<std::vector<Device>>;
-      { t.ListPrepared(call) } -> std::same_as<std::vector<Share>>;
-    };
+    (PreparesOne<T> || PreparesList<T>)&&(UnpreparesOne<T> || UnpreparesList<T>)&&requires(T& t, Call& call) {
+  { T::kName } -> std::convertible_to<const char*>;
+  { T::kVersion } -> std::convertible_to<const char*>;
+  { t.Discover(call) } -> std::same_as<std::vector<Device>>;
+  { t.ListPrepared(call) } -> std::same_as<std::vector<Share>>;
+};
 
 template <class T>
 constexpr std::uint32_t Flags() {
-  if constexpr (requires { { T::kConcurrent } -> std::convertible_to<bool>; }) {
+  if constexpr (requires {
+                  { T::kConcurrent } -> std::convertible_to<bool>;
+                }) {
     return T::kConcurrent ? TRANCHE_FLAG_CONCURRENT : 0u;
   } else {
     return 0u;
@@ -557,18 +582,12 @@ tranche_code Guard(const Body& body, const Report& report) noexcept {
     try {
       body();
       return TRANCHE_OK;
-    } catch (const Error& error) {
-      return report(error.code() == TRANCHE_OK ? TRANCHE_INTERNAL : error.code(), error.what());
-    } catch (const std::bad_alloc&) {
+    } catch (const Error& error) { return report(error.code() == TRANCHE_OK ? TRANCHE_INTERNAL : error.code(), error.what()); } catch (const std::bad_alloc&) {
       return report(TRANCHE_RESOURCE_EXHAUSTED, "out of memory");
-    } catch (const std::exception& error) {
-      return report(TRANCHE_INTERNAL, error.what());
-    } catch (...) {
+    } catch (const std::exception& error) { return report(TRANCHE_INTERNAL, error.what()); } catch (...) {
       return report(TRANCHE_INTERNAL, "an exception of unknown type");
     }
-  } catch (...) {
-    return TRANCHE_INTERNAL;
-  }
+  } catch (...) { return TRANCHE_INTERNAL; }
 }
 
 template <Backend T>
@@ -589,8 +608,15 @@ struct Thunks {
   template <class Item, class Body>
   static void EachItem(Call& call, const std::vector<Item>& items, const Body& body) {
     for (const Item& item : items) {
-      const tranche_code code = Guard([&] { call.ThrowIfCancelled(); body(item); },
-                                      [&](tranche_code failed, const char* text) { call.AddResult(item.key, failed, text); return failed; });
+      const tranche_code code = Guard(
+          [&] {
+            call.ThrowIfCancelled();
+            body(item);
+          },
+          [&](tranche_code failed, const char* text) {
+            call.AddResult(item.key, failed, text);
+            return failed;
+          });
       if (code == TRANCHE_OK) call.AddResult(item.key, TRANCHE_OK);
     }
   }
@@ -719,9 +745,9 @@ struct Thunks {
 }  // namespace tranche::sdk
 
 // Emits the one export. Nothing is constructed at load time.
-#define TRANCHE_BACKEND(Class)                                                                             \
-  extern "C" TRANCHE_EXPORT const tranche_backend_api* tranche_backend_v1(const tranche_head* host) {      \
-    return ::tranche::sdk::detail::Thunks<Class>::Entry(host);                                             \
+#define TRANCHE_BACKEND(Class)                                                                        \
+  extern "C" TRANCHE_EXPORT const tranche_backend_api* tranche_backend_v1(const tranche_head* host) { \
+    return ::tranche::sdk::detail::Thunks<Class>::Entry(host);                                        \
   }
 
 #endif  // TRANCHE_BACKEND_HPP

@@ -40,7 +40,8 @@ inline void ExpectConforms(const std::string& library, const std::string& config
   ASSERT_NE(pipe, nullptr) << command;
   std::string text;
   char buffer[4096];
-  for (std::size_t count = std::fread(buffer, 1, sizeof buffer, pipe); count != 0; count = std::fread(buffer, 1, sizeof buffer, pipe)) text.append(buffer, count);
+  for (std::size_t count = std::fread(buffer, 1, sizeof buffer, pipe); count != 0; count = std::fread(buffer, 1, sizeof buffer, pipe))
+    text.append(buffer, count);
   ::pclose(pipe);
   boost::system::error_code error;
   const boost::json::value report = boost::json::parse(text, error);

@@ -11,8 +11,7 @@ static void stop(int signal) {
 
 static void reap(int signal) {
   (void)signal;
-  while (waitpid(-1, NULL, WNOHANG) > 0) {
-  }
+  while (waitpid(-1, NULL, WNOHANG) > 0) {}
 }
 
 int main(void) {

@@ -28,7 +28,7 @@ std::vector<int> opened;                     // descriptors, closed by destroy
 std::mutex opened_mutex;
 tranche_str kept_input = {nullptr, 0};
 volatile int* nowhere = nullptr;
-char garbage[8];                             // an instance that is none
+char garbage[8];  // an instance that is none
 
 tranche_str Text(std::string_view text) { return {text.data(), text.size()}; }
 
@@ -46,8 +46,7 @@ void Misbehave(tranche_call* call) {
   if (Is("exit")) std::exit(3);
   if (Is("throws")) throw 7;
   if (Is("spins")) {
-    for (std::atomic<int> i = 0;; ++i) {
-    }
+    for (std::atomic<int> i = 0;; ++i) {}
   }
   if (Is("sleeps")) ::sleep(60);
   if (Is("prints")) std::puts("a line of the backend");
@@ -84,8 +83,9 @@ void Misbehave(tranche_call* call) {
     services->add_share(call, Text(huge));
   }
   if (Is("flood")) {
-    static const std::string piece = R"({"schemaVersion": 1, "key": {"claimUID": "u", "request": "r", "driver": "d", "pool": "p", "device": "x"}, "padding": ")" +
-                                     std::string(60 * 1024, ' ') + "\"}";
+    static const std::string piece =
+        R"({"schemaVersion": 1, "key": {"claimUID": "u", "request": "r", "driver": "d", "pool": "p", "device": "x"}, "padding": ")" +
+        std::string(60 * 1024, ' ') + "\"}";
     for (int i = 0; i < 40; ++i) services->add_share(call, Text(piece));
   }
 }
@@ -98,7 +98,8 @@ tranche_code Create(const tranche_host_api* host, tranche_call* call, tranche_st
     return TRANCHE_OK;
   }
   if (Is("create_throws")) throw std::runtime_error("create throws");
-  if (Is("failed_create_leaks") && std::string_view(config.data, config.size).find("}}") == std::string_view::npos) static_cast<void>(::open("/dev/null", O_RDONLY));
+  if (Is("failed_create_leaks") && std::string_view(config.data, config.size).find("}}") == std::string_view::npos)
+    static_cast<void>(::open("/dev/null", O_RDONLY));
   return Thunks::Create(host, call, config, out);
 }
 
@@ -173,6 +174,7 @@ extern "C" TRANCHE_EXPORT const tranche_backend_api* tranche_backend_v1(const tr
   if (faulty::Is("declines")) return nullptr;
   if (faulty::Is("entry_throws")) throw 1;
   if (faulty::Is("entry_crashes")) *faulty::nowhere = 1;
-  if (!faulty::Is("accepts_any_host") && (host->major != TRANCHE_ABI_MAJOR || host->struct_size < offsetof(tranche_host_api, add_result) + sizeof(void*))) return nullptr;
+  if (!faulty::Is("accepts_any_host") && (host->major != TRANCHE_ABI_MAJOR || host->struct_size < offsetof(tranche_host_api, add_result) + sizeof(void*)))
+    return nullptr;
   return &tables[faulty::Is("table_moves") ? calls++ % 2 : 0];
 }

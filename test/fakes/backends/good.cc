@@ -96,9 +96,7 @@ void Good::Prepare(sdk::Call& call, const std::vector<sdk::PrepareRequest>& requ
       if (Is("two_shares")) call.AddShare(share);
       if (!Is("no_result")) call.AddResult(request.key, TRANCHE_OK);
       if (Is("two_results")) call.AddResult(request.key, TRANCHE_OK);
-    } catch (const sdk::Error& error) {
-      call.AddResult(request.key, error.code(), Is("result_without_text") ? "" : error.what());
-    }
+    } catch (const sdk::Error& error) { call.AddResult(request.key, error.code(), Is("result_without_text") ? "" : error.what()); }
   }
 }
 
@@ -120,9 +118,7 @@ void Good::Unprepare(sdk::Call& call, const std::vector<sdk::ShareRef>& shares) 
     try {
       UnprepareOne(share);
       call.AddResult(share.key, TRANCHE_OK);
-    } catch (const sdk::Error& error) {
-      call.AddResult(share.key, error.code(), error.what());
-    }
+    } catch (const sdk::Error& error) { call.AddResult(share.key, error.code(), error.what()); }
   }
 }
 
@@ -199,7 +195,8 @@ sdk::Share Good::Load(const std::string& path) const {
   share.key = sdk::KeyFrom(value.at("key"));
   share.state = std::string(value.at("state").as_string());
   for (const json::value& limit : value.at("limits").as_array()) {
-    share.limits.push_back({std::string(limit.at("capacity").as_string()), "", limit.at("requested").as_int64(), limit.at("inForce").as_int64(), "strong", host_.Now(), "none"});
+    share.limits.push_back(
+        {std::string(limit.at("capacity").as_string()), "", limit.at("requested").as_int64(), limit.at("inForce").as_int64(), "strong", host_.Now(), "none"});
   }
   return share;
 }
