@@ -36,6 +36,11 @@ std::array<std::uint8_t, 16> RandomBytes() {
   for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(device());
   return bytes;
 }
+bool IsDnsText(std::string_view text) {
+  if (text.empty() || text.front() == '-' || text.back() == '-') return false;
+  return std::all_of(text.begin(), text.end(), [](char c) { return IsLower(c) || IsDigit(c) || c == '-'; });
+}
+
 }  // namespace
 
 std::string NewUuid() {
@@ -64,16 +69,13 @@ std::string Sha256Hex(std::string_view data) {
   return Hex(digest);
 }
 
-bool IsDnsLabel(std::string_view text) {
-  if (text.empty() || text.size() > 63 || text.front() == '-' || text.back() == '-') return false;
-  return std::all_of(text.begin(), text.end(), [](char c) { return IsLower(c) || IsDigit(c) || c == '-'; });
-}
+bool IsDnsLabel(std::string_view text) { return text.size() <= 63 && IsDnsText(text); }
 
 bool IsDnsSubdomain(std::string_view text) {
   if (text.empty() || text.size() > 253) return false;
   while (true) {
     const std::size_t dot = text.find('.');
-    if (!IsDnsLabel(text.substr(0, dot))) return false;
+    if (!IsDnsText(text.substr(0, dot))) return false;
     if (dot == std::string_view::npos) return true;
     text.remove_prefix(dot + 1);
   }

@@ -165,25 +165,29 @@ class ClaimsDriver : public testing::Test {
   static inline std::unique_ptr<test::ApiServer> server_;
 };
 
-TEST_F(ClaimsDriver, EachFaultIsNamedByItsRule) {
-  for (const auto& [fault, rules] : kClaimFaults) {
-    test::TemporaryDirectory directory;
-    const FakeDriver driver(directory.path(), fault, server_->kubeconfig());
-    Options options;
-    options.registration_socket = driver.registration_socket();
-    options.kubeconfig = server_->kubeconfig();
-    options.node = FakeDriver::kNode;
-    options.cdi_directories = {driver.cdi_directory()};
-    options.restart_command = driver.restart_command();
-    options.patience = Short();
-    Report report("fake");
-    const absl::Status examined = Examine(options, report);
-    ASSERT_TRUE(examined.ok()) << examined;
-    EXPECT_EQ(Joined(report.Failed()), rules) << fault << "\n" << report.Text();
-    EXPECT_EQ(report.Count(Outcome::kNotReached), 0) << fault;
-    EXPECT_EQ(Left(), 0U) << fault;
-  }
+class FaultyDriver : public ClaimsDriver, public testing::WithParamInterface<std::pair<const std::string, std::string>> {};
+
+TEST_P(FaultyDriver, IsNamedByItsRules) {
+  const auto& [fault, rules] = GetParam();
+  test::TemporaryDirectory directory;
+  const FakeDriver driver(directory.path(), fault, server_->kubeconfig());
+  Options options;
+  options.registration_socket = driver.registration_socket();
+  options.kubeconfig = server_->kubeconfig();
+  options.node = FakeDriver::kNode;
+  options.cdi_directories = {driver.cdi_directory()};
+  options.restart_command = driver.restart_command();
+  options.patience = Short();
+  Report report("fake");
+  const absl::Status examined = Examine(options, report);
+  ASSERT_TRUE(examined.ok()) << examined;
+  EXPECT_EQ(Joined(report.Failed()), rules) << report.Text();
+  EXPECT_EQ(report.Count(Outcome::kNotReached), 0) << report.Text();
+  EXPECT_EQ(Left(), 0U);
 }
+
+INSTANTIATE_TEST_SUITE_P(Faults, FaultyDriver, testing::ValuesIn(kClaimFaults),
+                         [](const auto& fault) { return fault.param.first.empty() ? std::string("none") : fault.param.first; });
 
 constexpr char kHostConfiguration[] = R"(apiVersion: tranche.dev/v1alpha1
 kind: HostConfiguration

@@ -368,6 +368,8 @@ TEST(IdsTest, DigestsAndNames) {
   EXPECT_TRUE(IsDnsSubdomain("vnic.tranche.dev"));
   EXPECT_FALSE(IsDnsSubdomain("vnic..dev"));
   EXPECT_FALSE(IsDnsSubdomain("vnic."));
+  EXPECT_TRUE(IsDnsSubdomain(std::string(253, 'a')));  // a name that the API server accepts
+  EXPECT_FALSE(IsDnsSubdomain(std::string(254, 'a')));
   EXPECT_TRUE(IsQualifiedName("gpu.example.com/memory"));
   EXPECT_TRUE(IsQualifiedName("copyEngines"));
   EXPECT_FALSE(IsQualifiedName("memory-slice"));

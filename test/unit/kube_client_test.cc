@@ -263,6 +263,35 @@ TEST_F(KubeClientTest, TheVersionMayHaveASuffix) {
   EXPECT_EQ(client().Version(DeadlineIn(10s)).status().code(), absl::StatusCode::kDataLoss);
 }
 
+TEST_F(KubeClientTest, AClaimThatCanHaveNoSuchNameIsNotAskedFor) {
+  std::atomic<int> count = 0;
+  const Serving serving = Serve([&](Connection& connection, const Received&) {
+    ++count;
+    connection.Answer(404, "{}");
+  });
+  ApiClaimReader reader(client());
+  const std::string big(100'000, 'a');
+  for (const auto& [space, name] : std::vector<std::pair<std::string, std::string>>{{"", "one"},
+                                                                                    {"../..", "one"},
+                                                                                    {"a.b", "one"},
+                                                                                    {big, "one"},
+                                                                                    {"team", ""},
+                                                                                    {"team", "../../nodes"},
+                                                                                    {"team", "a/b?c#d"},
+                                                                                    {"team", "A"},
+                                                                                    {"team", big},
+                                                                                    {"team", std::string("a\0b", 3)},
+                                                                                    {"team", "\xff\xfe"},
+                                                                                    {"team", std::string(254, 'a')}}) {
+    const absl::Status refused = reader.ReadClaim({space, name, "u1"}, DeadlineIn(10s)).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << refused;
+    EXPECT_LT(refused.message().size(), 600U);
+  }
+  EXPECT_EQ(count, 0);
+  EXPECT_EQ(reader.ReadClaim({"team", std::string(253, 'a'), "u1"}, DeadlineIn(10s)).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(count, 1);
+}
+
 TEST_F(KubeClientTest, ClaimsAreReadAndBadOnesAreNamedWithTheirField) {
   std::atomic<int> count = 0;
   const Serving serving = Serve([&](Connection& connection, const Received& request) {
