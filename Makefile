@@ -56,7 +56,7 @@ fuzz: ## run each fuzz target with libFuzzer for FUZZ_SECONDS (20) on top of the
 	@tools/fuzz build/fuzz $(FUZZ_SECONDS)
 
 bench: build/release/build.ninja ## measure the host, and a backend beside a faulty one; writes build/bench/host.json (needs root; 4 minutes)
-	@cmake --build --preset release -j $(JOBS)
+	@cmake --build --preset release -j $(JOBS) --target tranche-bench
 	@mkdir -p build/bench && build/release/bin/tranche-bench --output build/bench/host.json
 
 bench-peer: build/release/build.ninja ## measure the host against a Go driver on a real API server; writes build/bench/peer.json (40 minutes; BENCH_PEER_RUNS=1: 8)

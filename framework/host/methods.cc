@@ -114,12 +114,9 @@ json::object EncodeControlPlane(const ControlPlaneStatus& plane) {
 }
 
 absl::StatusOr<json::value> Status(Host& host) {
-  std::size_t claims = 0, shares = 0;
+  store::RowCounts rows;
   TRANCHE_RETURN_IF_ERROR(host.store().Read([&](store::Transaction& transaction) -> absl::Status {
-    TRANCHE_ASSIGN_OR_RETURN(const std::vector<store::ClaimRow> claim_rows, transaction.Claims());
-    TRANCHE_ASSIGN_OR_RETURN(const std::vector<store::ShareRow> share_rows, transaction.Shares());
-    claims = claim_rows.size();
-    shares = share_rows.size();
+    TRANCHE_ASSIGN_OR_RETURN(rows, transaction.Count());
     return absl::OkStatus();
   }));
   const ConfigurationStatus configuration = host.configuration();
@@ -142,8 +139,8 @@ absl::StatusOr<json::value> Status(Host& host) {
                       {"drivers", EncodeDrivers(host.drivers())},
                       {"devices", snapshot->devices.size()},
                       {"withheld", snapshot->withheld.size()},
-                      {"claims", claims},
-                      {"shares", shares},
+                      {"claims", rows.claims},
+                      {"shares", rows.shares},
                       {"unknownShares", EncodeUnknown(host.UnknownShares())},
                       {"reconcile", EncodeReconciliation(host.reconciliation())}};
 }

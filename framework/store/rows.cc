@@ -40,6 +40,8 @@ namespace tranche::store {
 // From schema 1: an index over shares and a table of counters did what holdings does now.
 const char* const kUpgradeFrom1 = "DROP INDEX IF EXISTS shares_by_physical; DROP TABLE IF EXISTS share_counters;" TRANCHE_HOLDINGS_SCHEMA;
 
+const char* const kAddedSince2 = "CREATE INDEX IF NOT EXISTS shares_without_id ON shares (backend, physical) WHERE share_id = ''";
+
 const char* const kRecountHoldings =
     "DELETE FROM holdings; INSERT INTO holdings SELECT " TRANCHE_HOLDING_COLUMNS ", count(*) FROM shares GROUP BY " TRANCHE_HOLDING_COLUMNS;
 
@@ -62,6 +64,8 @@ CREATE TABLE shares (
   policy_version TEXT NOT NULL, configuration TEXT NOT NULL, state TEXT NOT NULL, applied TEXT,
   PRIMARY KEY (driver, claim_uid, request, pool, device, share_id)) WITHOUT ROWID;
 )sql" TRANCHE_HOLDINGS_SCHEMA R"sql(
+CREATE INDEX shares_without_id ON shares (backend, physical) WHERE share_id = '';
+
 CREATE TABLE policies (version TEXT NOT NULL PRIMARY KEY, json TEXT NOT NULL) WITHOUT ROWID;
 
 CREATE TABLE epochs (
@@ -139,13 +143,18 @@ AuditRecord ReadAudit(const Statement& row) {
   return record;
 }
 
-// The claim that asks is not counted: its own rows are few and found by their key.
-#define TRANCHE_COUNTED                                                                                                           \
-  "SELECT " TRANCHE_HOLDING_COLUMNS                                                                                               \
-  ", shares - (SELECT count(*) FROM shares AS own WHERE own.driver = ? AND own.claim_uid = ?"                                     \
-  " AND (own.backend, own.physical, own.driver, own.pool, own.device, own.mode, own.admin_access, own.consumed, own.counters) ="  \
-  " (holdings.backend, holdings.physical, holdings.driver, holdings.pool, holdings.device, holdings.mode, holdings.admin_access," \
-  " holdings.consumed, holdings.counters)), '', '', '' FROM holdings"
+// The claim that asks (?1, ?2) is not counted: its own rows are few and found by their key. Shares without an id, which no other may stand beside, are
+// found by their index.
+#define TRANCHE_SAME_HOLDING(share)                                                                                                            \
+  "(" share ".backend, " share ".physical, " share ".driver, " share ".pool, " share ".device, " share ".mode, " share ".admin_access, " share \
+  ".consumed, " share                                                                                                                          \
+  ".counters) = (holdings.backend, holdings.physical, holdings.driver, holdings.pool, holdings.device, holdings.mode, holdings.admin_access,"  \
+  " holdings.consumed, holdings.counters)"
+#define TRANCHE_COUNTED \
+  "SELECT " TRANCHE_HOLDING_COLUMNS                                                                                                                 \
+  ", shares - (SELECT count(*) FROM shares AS own WHERE own.driver = ?1 AND own.claim_uid = ?2 AND " TRANCHE_SAME_HOLDING("own") "), '', '',"       \
+  " CASE WHEN EXISTS (SELECT 1 FROM shares AS bare WHERE bare.share_id = '' AND NOT (bare.driver = ?1 AND bare.claim_uid = ?2)"                     \
+  " AND " TRANCHE_SAME_HOLDING("bare") ") THEN '' ELSE '*' END FROM holdings"
 // The bare columns next to min() come from the row that has the minimum: the holder's.
 #define TRANCHE_NAMED "SELECT " TRANCHE_HOLDING_COLUMNS ", count(*), min(claim_uid), request, share_id FROM shares"
 
@@ -190,6 +199,12 @@ absl::StatusOr<std::vector<ShareRow>> SqlTransaction::SharesOfClaim(const std::s
                            database_.Prepare("SELECT " TRANCHE_SHARE_COLUMNS " FROM shares WHERE driver = ? AND claim_uid = ? ORDER BY result_index, request"));
   statement.Bind(driver).Bind(claim_uid);
   return ReadShares(std::move(statement));
+}
+
+absl::StatusOr<RowCounts> SqlTransaction::Count() {
+  TRANCHE_ASSIGN_OR_RETURN(Statement statement, database_.Prepare("SELECT (SELECT count(*) FROM claims), (SELECT count(*) FROM shares)"));
+  TRANCHE_RETURN_IF_ERROR(statement.Step().status());
+  return RowCounts{statement.Integer(0), statement.Integer(1)};
 }
 
 absl::StatusOr<std::vector<ShareRow>> SqlTransaction::Shares() {

@@ -17,6 +17,8 @@ inline constexpr std::int64_t kSchemaVersion = 2;
 extern const char* const kSchema;
 // What brings a file of schema 1 to schema 2, before a recount.
 extern const char* const kUpgradeFrom1;
+// What files of kSchemaVersion may lack and programs of that version need not know; changes nothing where it is there.
+extern const char* const kAddedSince2;
 // Fills `holdings` from `shares`; and how many of its rows are not what a count of the shares gives.
 extern const char* const kRecountHoldings;
 extern const char* const kWrongHoldings;
@@ -31,6 +33,7 @@ class SqlTransaction final : public Transaction {
   absl::StatusOr<std::vector<ClaimRow>> Claims() override;
   absl::StatusOr<std::vector<ShareRow>> SharesOfClaim(const std::string& driver, const std::string& claim_uid) override;
   absl::StatusOr<std::vector<ShareRow>> Shares() override;
+  absl::StatusOr<RowCounts> Count() override;
   absl::StatusOr<std::vector<Holding>> HoldingsOfPhysical(const std::string& backend, const std::string& physical, const ClaimKey& except,
                                                           Holders holders) override;
   absl::StatusOr<std::vector<Holding>> HoldingsOfCounterSet(const std::string& counter_set, const std::string& except_backend,

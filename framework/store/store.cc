@@ -119,6 +119,7 @@ absl::Status BringUpToDate(const std::string& path, Database& database) {
     if (now.schema_version == 1) {
       TRANCHE_RETURN_IF_ERROR(database.Execute(Cat(kUpgradeFrom1, "PRAGMA user_version = ", kSchemaVersion, ";", kRecountHoldings)));
     }
+    TRANCHE_RETURN_IF_ERROR(database.Execute(kAddedSince2));
     TRANCHE_ASSIGN_OR_RETURN(const std::int64_t wrong, database.QueryInteger(kWrongHoldings));
     if (wrong == 0) return absl::OkStatus();
     LogError("the store's counts of shares did not match its shares; they were counted anew", {{"store", path}, {"rows", std::to_string(wrong)}});

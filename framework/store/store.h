@@ -57,7 +57,8 @@ struct ShareRow {
 
 // Shares that are equal in everything the capacity sums look at, added up: a device with a thousand equal shares is one holding.
 struct Holding {
-  ShareKey holder;  // one of the shares; kCounted leaves its claim, request and shareID empty
+  // One of the shares. kCounted leaves claim and request empty; its shareID is empty where one of the shares has none, and "*" otherwise.
+  ShareKey holder;
   std::string backend, physical;
   Mode mode = Mode::kShare;
   bool admin_access = false;
@@ -81,6 +82,10 @@ struct OfferInUse {
   friend bool operator==(const OfferInUse&, const OfferInUse&) = default;
 };
 
+struct RowCounts {
+  std::int64_t claims = 0, shares = 0;
+};
+
 struct PolicyRow {
   std::string version;  // "sha256:…"
   std::string json;
@@ -93,6 +98,7 @@ class Transaction {  // reads see the transaction's own writes
   virtual absl::StatusOr<std::vector<ClaimRow>> Claims() = 0;
   virtual absl::StatusOr<std::vector<ShareRow>> SharesOfClaim(const std::string& driver, const std::string& claim_uid) = 0;
   virtual absl::StatusOr<std::vector<ShareRow>> Shares() = 0;
+  virtual absl::StatusOr<RowCounts> Count() = 0;
   // For the capacity check: what touches a physical device, without the shares of one claim (which is being prepared). Exact sums.
   virtual absl::StatusOr<std::vector<Holding>> HoldingsOfPhysical(const std::string& backend, const std::string& physical, const ClaimKey& except,
                                                                   Holders holders) = 0;

@@ -243,7 +243,10 @@ void ExpectCountsMatchShares(Store& store, const std::string& except_uid) {
                           auto holdings = by_counter ? transaction.HoldingsOfCounterSet("chip", "uplink", physical, except, holders)
                                                      : transaction.HoldingsOfPhysical("uplink", physical, except, holders);
                           EXPECT_TRUE(holdings.ok()) << holdings.status();
-                          for (Holding& holding : *holdings) holding.holder.claim_uid = holding.holder.request = holding.holder.share_id = "";
+                          for (Holding& holding : *holdings) {
+                            holding.holder.claim_uid = holding.holder.request = "";
+                            if (!holding.holder.share_id.empty()) holding.holder.share_id = "*";
+                          }
                           return *holdings;
                         };
                         EXPECT_EQ(read(Holders::kCounted), read(Holders::kNamed));
@@ -272,6 +275,30 @@ TEST_F(StoreTest, CountsFollowEveryChangeOfShares) {
     ASSERT_TRUE(status.ok() || status.code() == absl::StatusCode::kAborted) << status;
     ExpectCountsMatchShares(*store, uid);
   }
+}
+
+// A count that hides the share ids would make every share look like one that no other may stand beside, and each prepare read every share.
+TEST_F(StoreTest, CountsSayWhetherAShareHasAnId) {
+  auto store = Open();
+  const auto id_of = [&](const std::string& except_uid) {
+    std::string id;
+    EXPECT_TRUE(store
+                    ->Read([&](Transaction& transaction) {
+                      const auto holdings = transaction.HoldingsOfPhysical("uplink", "eth1", {"nic.example.com", except_uid}, Holders::kCounted);
+                      EXPECT_EQ(holdings->size(), 1U);
+                      if (!holdings->empty()) id = holdings->front().holder.share_id;
+                      return absl::OkStatus();
+                    })
+                    .ok());
+    return id;
+  };
+  const auto put = [&](const ShareRow& share) { EXPECT_TRUE(store->Write([&](Transaction& transaction) { return transaction.PutShare(share); }).ok()); };
+  put(MakeShare("uid-1", "share-1", "10M"));
+  EXPECT_EQ(id_of(""), "*");
+  put(MakeShare("uid-2", "", "10M"));
+  EXPECT_EQ(id_of(""), "");
+  EXPECT_EQ(id_of("uid-2"), "*");
+  EXPECT_EQ(id_of("uid-1"), "");
 }
 
 TEST_F(StoreTest, WrongCountsAreCountedAnewAtTheStart) {
