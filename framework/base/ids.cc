@@ -65,7 +65,8 @@ bool IsUuid(std::string_view text) {
 std::string Sha256Hex(std::string_view data) {
   std::array<std::uint8_t, 32> digest{};
   unsigned length = 0;
-  EVP_Digest(data.data(), data.size(), digest.data(), &length, EVP_sha256(), nullptr);
+  static const EVP_MD* const kSha256 = EVP_MD_fetch(nullptr, "SHA256", nullptr);  // EVP_sha256() would be looked up at every call
+  EVP_Digest(data.data(), data.size(), digest.data(), &length, kSha256, nullptr);
   return Hex(digest);
 }
 

@@ -147,6 +147,11 @@ absl::StatusOr<Statement> Database::Prepare(const char* sql) {
   return Statement(handle_, statement);
 }
 
+absl::Status Database::Run(const char* sql) {
+  TRANCHE_ASSIGN_OR_RETURN(Statement statement, Prepare(sql));
+  return statement.Run();
+}
+
 absl::StatusOr<std::string> Database::QueryText(const std::string& sql) {
   sqlite3_stmt* raw = nullptr;
   const int code = sqlite3_prepare_v2(handle_, sql.c_str(), -1, &raw, nullptr);

@@ -58,6 +58,7 @@ class Database {
 
   absl::Status Execute(const std::string& sql);        // any number of statements, not cached
   absl::StatusOr<Statement> Prepare(const char* sql);  // cached by the text's address: pass literals
+  absl::Status Run(const char* sql);                   // one statement without rows, cached like that
   absl::StatusOr<std::int64_t> QueryInteger(const std::string& sql);
   absl::StatusOr<std::string> QueryText(const std::string& sql);
   bool InTransaction() const;

@@ -97,10 +97,10 @@ absl::Status UseWriteAheadLog(Database& database) {
 }
 
 absl::Status InTransaction(Database& database, const std::function<absl::Status()>& change) {
-  TRANCHE_RETURN_IF_ERROR(database.Execute("BEGIN IMMEDIATE"));
+  TRANCHE_RETURN_IF_ERROR(database.Run("BEGIN IMMEDIATE"));
   absl::Status status = change();
-  if (status.ok()) status = database.Execute("COMMIT");
-  if (!status.ok() && database.InTransaction()) database.Execute("ROLLBACK").IgnoreError();
+  if (status.ok()) status = database.Run("COMMIT");
+  if (!status.ok() && database.InTransaction()) database.Run("ROLLBACK").IgnoreError();
   return status;
 }
 
@@ -149,18 +149,18 @@ struct Pending {
 };
 
 absl::Status RunOne(Database& database, Pending& pending) {
-  TRANCHE_RETURN_IF_ERROR(database.Execute("SAVEPOINT one"));
+  TRANCHE_RETURN_IF_ERROR(database.Run("SAVEPOINT one"));
   SqlTransaction transaction(database, SqlTransaction::Access::kWrite);
   absl::Status status = (*pending.change)(transaction);
   if (!database.InTransaction()) return status.ok() ? absl::AbortedError("store: SQLite rolled the transaction back") : status;
-  if (!status.ok()) TRANCHE_RETURN_IF_ERROR(database.Execute("ROLLBACK TO one"));
-  TRANCHE_RETURN_IF_ERROR(database.Execute("RELEASE one"));
+  if (!status.ok()) TRANCHE_RETURN_IF_ERROR(database.Run("ROLLBACK TO one"));
+  TRANCHE_RETURN_IF_ERROR(database.Run("RELEASE one"));
   return status;
 }
 
 absl::Status Commit(Database& database) {
   TRANCHE_RETURN_IF_ERROR(TRANCHE_FAULT_STATUS("store.before_commit"));
-  TRANCHE_RETURN_IF_ERROR(database.Execute("COMMIT"));
+  TRANCHE_RETURN_IF_ERROR(database.Run("COMMIT"));
   TRANCHE_FAULT_POINT("store.after_commit");
   return absl::OkStatus();
 }
@@ -185,9 +185,9 @@ absl::Status RunChanges(Database& database, const std::vector<Pending*>& group) 
 }
 
 void RunGroup(Database& database, const std::vector<Pending*>& group) {
-  absl::Status whole = database.Execute("BEGIN IMMEDIATE");
+  absl::Status whole = database.Run("BEGIN IMMEDIATE");
   if (whole.ok()) whole = RunChanges(database, group);
-  if (database.InTransaction()) database.Execute("ROLLBACK").IgnoreError();
+  if (database.InTransaction()) database.Run("ROLLBACK").IgnoreError();
   if (whole.ok()) return;
   for (Pending* pending : group) {
     if (pending->status.ok()) pending->status = Annotate(whole, "nothing was stored");
@@ -253,10 +253,10 @@ class SqliteStore final : public Store {
  private:
   absl::Status WithReader(const std::function<absl::Status(SqlTransaction&)>& look) {
     const std::lock_guard lock(read_mutex_);
-    TRANCHE_RETURN_IF_ERROR(reader_->Execute("BEGIN"));
+    TRANCHE_RETURN_IF_ERROR(reader_->Run("BEGIN"));
     SqlTransaction transaction(*reader_, SqlTransaction::Access::kRead);
     const absl::Status status = look(transaction);
-    if (reader_->InTransaction()) reader_->Execute("ROLLBACK").IgnoreError();
+    if (reader_->InTransaction()) reader_->Run("ROLLBACK").IgnoreError();
     return status;
   }
 
