@@ -17,6 +17,7 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/TrancheSDKConfig.cmake ${CMAKE_CURRENT
   DESTINATION ${package} COMPONENT sdk)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/tranche-sdk.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT sdk)
 install(DIRECTORY ${CMAKE_CURRENT_LIST_DIR}/schema ${CMAKE_CURRENT_LIST_DIR}/template DESTINATION ${CMAKE_INSTALL_DATADIR}/tranche COMPONENT sdk)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples/backends/plain_c DESTINATION ${CMAKE_INSTALL_DATADIR}/tranche/examples COMPONENT sdk)
 install(FILES ${PROJECT_SOURCE_DIR}/docs/write-a-backend.md ${PROJECT_SOURCE_DIR}/docs/backend-rules.md ${PROJECT_SOURCE_DIR}/docs/backend-abi.md
               ${PROJECT_SOURCE_DIR}/docs/abi-changelog.md
   DESTINATION ${CMAKE_INSTALL_DATADIR}/tranche/doc COMPONENT sdk)
