@@ -24,9 +24,9 @@ expect() {
 }
 expect 1 "an inserted member" 's/^  uint32_t magic; .*/  uint32_t magic;\n  uint64_t inserted;/'
 expect 1 "a removed member" '/\(\*recover\)\(/d'
-expect 1 "a retyped member" 's/const char \*version; /uint64_t version; /'
+expect 1 "a retyped member" 's/const char\* version; /uint64_t version; /'
 expect 1 "two members exchanged" 's/^  tranche_code \(\*recover\)\(.*/@@/; s/^  tranche_code \(\*release_handles\)\(.*/  tranche_code (*recover)(tranche_instance *instance, tranche_call *call, tranche_str device);/; s/@@/  tranche_code (*release_handles)(tranche_instance *instance, tranche_call *call);/'
-expect 1 "a function with one more argument" 's/uint32_t \(\*cancelled\)\(tranche_call \*call\)/uint32_t (*cancelled)(tranche_call *call, int32_t why)/'
+expect 1 "a function with one more argument" 's/uint32_t \(\*cancelled\)\(tranche_call\* call\)/uint32_t (*cancelled)(tranche_call* call, int32_t why)/'
 expect 1 "a function with another result" 's/int64_t \(\*now\)/int32_t (*now)/'
 expect 1 "a narrower length" 's/^  uint64_t size;/  uint32_t size;/'
 expect 1 "a changed entry type" 's/^typedef struct tranche_call tranche_call;.*/typedef struct tranche_other tranche_call;/'
