@@ -36,6 +36,7 @@ std::array<std::uint8_t, 16> RandomBytes() {
   for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(device());
   return bytes;
 }
+
 bool IsDnsText(std::string_view text) {
   if (text.empty() || text.front() == '-' || text.back() == '-') return false;
   return std::all_of(text.begin(), text.end(), [](char c) { return IsLower(c) || IsDigit(c) || c == '-'; });

@@ -16,7 +16,8 @@ std::string Sha256Hex(std::string_view data);
 
 // RFC 1123 label: 1–63 characters of [a-z0-9-], no '-' at either end.
 bool IsDnsLabel(std::string_view text);
-// DNS subdomain as Kubernetes takes it: parts of [a-z0-9-] joined by '.', none with '-' at an end, at most 253 characters in all; a part may be longer than a label.
+// DNS subdomain as Kubernetes takes it: parts of [a-z0-9-] joined by '.', none with '-' at an end, at most 253 characters in all. A part may be longer
+// than a label.
 bool IsDnsSubdomain(std::string_view text);
 // DRA qualified name: optional DNS subdomain ≤ 63 and '/', then a C identifier ≤ 32.
 bool IsQualifiedName(std::string_view text);

@@ -64,8 +64,6 @@ CREATE TABLE shares (
   policy_version TEXT NOT NULL, configuration TEXT NOT NULL, state TEXT NOT NULL, applied TEXT,
   PRIMARY KEY (driver, claim_uid, request, pool, device, share_id)) WITHOUT ROWID;
 )sql" TRANCHE_HOLDINGS_SCHEMA R"sql(
-CREATE INDEX shares_without_id ON shares (backend, physical) WHERE share_id = '';
-
 CREATE TABLE policies (version TEXT NOT NULL PRIMARY KEY, json TEXT NOT NULL) WITHOUT ROWID;
 
 CREATE TABLE epochs (

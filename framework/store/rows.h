@@ -13,7 +13,7 @@ namespace tranche::store {
 inline constexpr std::int64_t kApplicationId = 0x54524348;  // "TRCH"
 inline constexpr std::int64_t kSchemaVersion = 2;
 
-// Tables, indexes and triggers of kSchemaVersion, for an empty file.
+// Tables and triggers of kSchemaVersion, for an empty file; kAddedSince2 follows.
 extern const char* const kSchema;
 // What brings a file of schema 1 to schema 2, before a recount.
 extern const char* const kUpgradeFrom1;

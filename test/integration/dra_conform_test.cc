@@ -189,34 +189,26 @@ TEST_P(FaultyDriver, IsNamedByItsRules) {
 INSTANTIATE_TEST_SUITE_P(Faults, FaultyDriver, testing::ValuesIn(kClaimFaults),
                          [](const auto& fault) { return fault.param.first.empty() ? std::string("none") : fault.param.first; });
 
-constexpr char kHostConfiguration[] = R"(apiVersion: tranche.dev/v1alpha1
-kind: HostConfiguration
-backends:
-- name: "null"
-  library: null_backend
-  isolation: in-process
-  config: {devices: 8, env: [GPU_CLAIM=1]}
-  allowEdits: {env: [GPU_]}
-drivers:
-- name: gpu.example.com
-  offers:
-  - {name: whole, backend: "null", mode: whole}
-  - name: share
-    backend: "null"
-    mode: share
-    capacity:
-      memory: {default: 10Gi, min: 1Gi, max: 40Gi, step: 1Gi}
-      bandwidth: {default: 10G, min: 1G, max: 100G, step: 1G}
-  classes:
-  - {name: gpu.example.com, offer: whole, namespaces: {allow: ["*"]}}
-  - {name: gpu-share, offer: share, namespaces: {allow: ["*"]}}
-)";
+TEST_F(ClaimsDriver, AnInterruptedProgramLeavesNothing) {
+  test::TemporaryDirectory directory;
+  const FakeDriver driver(directory.path(), "", server_->kubeconfig());
+  const std::string command = test::Binary("dra-conform") + " --registration " + driver.registration_socket() + " --kubeconfig " + server_->kubeconfig() +
+                              " --node " + FakeDriver::kNode + " --cdi-dir " + driver.cdi_directory() + " > " + directory.path() + "/report 2>&1 < /dev/null & echo $!";
+  const test::RunResult started = test::RunProgram({"sh", "-c", command});
+  EXPECT_TRUE(test::Eventually([] { return Left() > 0; })) << "it makes claims";
+  const std::string pid = started.output.substr(0, started.output.find('\n'));
+  EXPECT_EQ(test::RunProgram({"sh", "-c", "kill " + pid}).exit_code, 0);
+  EXPECT_TRUE(test::Eventually([&] { return !std::filesystem::exists("/proc/" + pid); }, 60s));
+  EXPECT_EQ(Left(), 0U);
+  EXPECT_NE(ReadText(directory.path() + "/report").find("not reached"), std::string::npos) << "it was interrupted";
+  EXPECT_TRUE(std::filesystem::is_empty(driver.cdi_directory()));
+}
 
 TEST_F(ClaimsDriver, OurHostConformsInEveryRule) {
   test::TemporaryDirectory directory;
   const std::string root = directory.path();
   for (const char* name : {"/plugins", "/plugins_registry", "/state", "/cdi", "/run"}) std::filesystem::create_directories(root + name);
-  std::ofstream(root + "/host.yaml") << kHostConfiguration;
+  std::filesystem::copy_file(std::string(TRANCHE_SOURCE_DIRECTORY) + "/test/integration/dra_conform_host.yaml", root + "/host.yaml");
   // Supervised by a shell: a signal to it ends the host of now, and it starts the next.
   const std::string host = test::Binary("tranched") + " --kubeconfig " + server_->kubeconfig() + " --kubelet-root " + root + " --config " + root +
                            "/host.yaml --node-name node-a --backend-directory " + test::BackendDirectory() + " --state-directory " + root +
