@@ -193,7 +193,8 @@ TEST_F(ClaimsDriver, AnInterruptedProgramLeavesNothing) {
   test::TemporaryDirectory directory;
   const FakeDriver driver(directory.path(), "", server_->kubeconfig());
   const std::string command = test::Binary("dra-conform") + " --registration " + driver.registration_socket() + " --kubeconfig " + server_->kubeconfig() +
-                              " --node " + FakeDriver::kNode + " --cdi-dir " + driver.cdi_directory() + " > " + directory.path() + "/report 2>&1 < /dev/null & echo $!";
+                              " --node " + FakeDriver::kNode + " --cdi-dir " + driver.cdi_directory() + " > " + directory.path() +
+                              "/report 2>&1 < /dev/null & echo $!";
   const test::RunResult started = test::RunProgram({"sh", "-c", command});
   EXPECT_TRUE(test::Eventually([] { return Left() > 0; })) << "it makes claims";
   const std::string pid = started.output.substr(0, started.output.find('\n'));
