@@ -123,12 +123,29 @@ std::map<std::string, ClaimLocks::Held> Claims::Impl::LockAll(const std::string&
   return held;
 }
 
-absl::Status Claims::Impl::WriteCdi(const std::string& driver, const std::string& claim_uid, const std::vector<store::ShareRow>& shares) {
+absl::Status Claims::Impl::WriteFile(const store::ClaimRow& claim, const std::vector<store::ShareRow>& shares) {
   std::vector<cdi::Device> devices;
   for (const store::ShareRow& share : shares) {
     if (share.applied.has_value()) devices.push_back({cdi::DeviceName(share.key), share.applied->edits});
   }
-  return cdi_.Write(driver, claim_uid, devices);
+  return Annotate(cdi_.Write(claim.driver, claim.claim_uid, devices), "write the CDI file");
+}
+
+absl::Status Claims::Impl::RestoreFile(const StoredClaim& stored) {
+  const store::ClaimRow& claim = stored.claim;
+  return dependencies_.store.Write([&](store::Transaction& transaction) -> absl::Status {
+    TRANCHE_ASSIGN_OR_RETURN(const std::optional<store::ClaimRow> now, transaction.FindClaim(claim.driver, claim.claim_uid));
+    if (now.has_value() && now->epoch == claim.epoch && now->state == claim.state) return WriteFile(claim, stored.shares);
+    return absl::AbortedError(Cat("claim ", claim.claim_uid, " was changed by another host process meanwhile; retry"));
+  });
+}
+
+absl::Status Claims::Impl::RemoveUnknownFile(const ClaimId& id) {
+  return dependencies_.store.Write([&](store::Transaction& transaction) -> absl::Status {
+    TRANCHE_ASSIGN_OR_RETURN(const std::optional<store::ClaimRow> now, transaction.FindClaim(id.first, id.second));
+    if (now.has_value()) return absl::AbortedError(Cat("claim ", id.second, " is being prepared by another host process; retry"));
+    return cdi_.Remove(id.first, id.second);
+  });
 }
 
 std::vector<PreparedDevice> Claims::Impl::Answer(const std::vector<store::ShareRow>& shares) const {

@@ -118,7 +118,11 @@ class Claims::Impl {
   // claims.cc
   absl::StatusOr<std::optional<StoredClaim>> Find(const ClaimId& id);
   std::map<std::string, ClaimLocks::Held> LockAll(const std::string& driver, const std::map<std::string, ClaimReference>& claims, Deadline deadline);
-  absl::Status WriteCdi(const std::string& driver, const std::string& claim_uid, const std::vector<store::ShareRow>& shares);
+  // A claim's CDI file changes only inside a transaction that has looked at the claim's row: two host processes that release and restore the same claim
+  // cannot cross, so no file outlives its claim and no live claim loses its file.
+  absl::Status WriteFile(const store::ClaimRow& claim, const std::vector<store::ShareRow>& shares);  // inside such a transaction
+  absl::Status RestoreFile(const StoredClaim& stored);                                               // Aborted: another host process changed the claim
+  absl::Status RemoveUnknownFile(const ClaimId& id);                                                 // Aborted: another host process prepares it
   std::vector<PreparedDevice> Answer(const std::vector<store::ShareRow>& shares) const;
   backend::EditAllowList AllowedEdits(const std::string& backend) const;
   backend::PrepareItem ItemOf(const store::ClaimRow& claim, const store::ShareRow& share) const;
@@ -136,17 +140,17 @@ class Claims::Impl {
   absl::Status PutIntent(store::Transaction& transaction, Preparation& preparation);
   void Apply(std::vector<Preparation>& preparations, Deadline deadline);
   void TakeAnswers(Preparation& preparation, const std::map<ShareKey, absl::StatusOr<AppliedShare>>& answers) const;
-  void WriteFiles(std::vector<Preparation>& preparations);
+  void RestoreFiles(std::vector<Preparation>& preparations);
   void Finish(std::vector<Preparation>& preparations);
   absl::Status PutOutcome(store::Transaction& transaction, Preparation& preparation);
   void UndoFailed(std::vector<Preparation>& preparations, Deadline deadline);
 
-  // unprepare.cc. The caller holds the claims' locks. Marks → backend → files → rows; what fails stays in the store as unpreparing.
+  // unprepare.cc. The caller holds the claims' locks. Marks → backend → files and rows; what fails stays in the store as unpreparing.
   void ReleaseAll(std::vector<Release>& releases, Actor actor, Deadline deadline);
   void MarkReleasing(std::vector<Release>& releases);
   void CallUnprepare(std::vector<Release>& releases, Deadline deadline);
-  void RemoveFiles(std::vector<Release>& releases);
-  void DeleteRows(std::vector<Release>& releases, Actor actor);
+  void Forget(std::vector<Release>& releases, Actor actor);
+  absl::Status ForgetOne(store::Transaction& transaction, Release& release, Actor actor);
   void RejoinWhenDrained(const std::vector<Release>& releases);
 
   // reconcile.cc
@@ -156,7 +160,7 @@ class Claims::Impl {
   void ReleaseLeftovers(Reconciliation& work, Deadline deadline);
   void ListBackends(Reconciliation& work, Deadline deadline);
   void Remake(Reconciliation& work, Deadline deadline);
-  absl::StatusOr<std::set<const StoredClaim*>> StoreRemade(const std::vector<const StoredClaim*>& claims);
+  absl::StatusOr<std::set<const StoredClaim*>> StoreRemade(Reconciliation& work, const std::vector<const StoredClaim*>& claims);
   void TakeBack(Reconciliation& work, std::vector<Release> superseded, Deadline deadline);
   void RewriteFiles(Reconciliation& work);
   void RemoveOrphanShares(Reconciliation& work, Deadline deadline);

@@ -108,7 +108,7 @@ PrepareAnswers Claims::Impl::Prepare(const std::string& driver, const std::vecto
   PlanAll(preparations, *snapshot, deadline);
   Grant(preparations, *snapshot);
   Apply(preparations, deadline);
-  WriteFiles(preparations);
+  RestoreFiles(preparations);
   Finish(preparations);
   UndoFailed(preparations, AtLeast(deadline, kTimeToUndo));
   NotifyPreparations(preparations);
@@ -319,14 +319,13 @@ void Claims::Impl::TakeAnswers(Preparation& preparation, const std::map<ShareKey
   }
 }
 
-void Claims::Impl::WriteFiles(std::vector<Preparation>& preparations) {
+// After a reboot the rows of claims that are prepared already are there and the files, on a tmpfs, are not.
+void Claims::Impl::RestoreFiles(std::vector<Preparation>& preparations) {
   for (Preparation& preparation : preparations) {
-    if (!preparation.status.ok() || preparation.shares.empty()) continue;
-    const store::ClaimRow& claim = preparation.claim;
-    // After a reboot the rows are there and the files, on a tmpfs, are not.
-    if (!preparation.calls_backend && cdi_.Read(claim.driver, claim.claim_uid).ok()) continue;
-    preparation.status = Annotate(WriteCdi(claim.driver, claim.claim_uid, preparation.shares), "write the CDI file");
-    TRANCHE_FAULT_POINT("claims.prepare.after_cdi");
+    if (!preparation.status.ok() || preparation.calls_backend || preparation.shares.empty()) continue;
+    if (cdi_.Read(preparation.claim.driver, preparation.claim.claim_uid).ok()) continue;
+    preparation.status = RestoreFile({preparation.claim, preparation.shares});
+    preparation.quiet = absl::IsAborted(preparation.status);
   }
 }
 
@@ -356,6 +355,9 @@ absl::Status Claims::Impl::PutOutcome(store::Transaction& transaction, Preparati
     preparation.status = absl::AbortedError(Cat("claim ", claim.claim_uid, " was changed by another host process meanwhile; retry"));
     return absl::OkStatus();
   }
+  preparation.status = WriteFile(claim, preparation.shares);
+  TRANCHE_FAULT_POINT("claims.prepare.after_cdi");
+  if (!preparation.status.ok()) return absl::OkStatus();
   claim.state = store::ClaimState::kPrepared;
   claim.updated_at = std::chrono::system_clock::now();
   TRANCHE_RETURN_IF_ERROR(transaction.PutClaim(claim));

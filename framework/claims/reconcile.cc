@@ -196,7 +196,7 @@ void Claims::Impl::Remake(Reconciliation& work, Deadline deadline) {
     }
     if (differs) changed.push_back(&stored);
   }
-  const absl::StatusOr<std::set<const StoredClaim*>> kept = StoreRemade(changed);
+  const absl::StatusOr<std::set<const StoredClaim*>> kept = StoreRemade(work, changed);
   if (!kept.ok()) {
     work.errors.push_back(Annotate(kept.status(), "store what was re-made"));
     return;
@@ -207,8 +207,6 @@ void Claims::Impl::Remake(Reconciliation& work, Deadline deadline) {
       superseded.push_back({*claim, absl::OkStatus(), absl::OkStatus()});
       continue;
     }
-    const absl::Status written = WriteCdi(claim->claim.driver, claim->claim.claim_uid, claim->shares);
-    if (!written.ok()) work.errors.push_back(Annotate(written, "write the CDI file"));
     const auto failure = failures.find(claim);
     NoteRepair(*claim, failure == failures.end() ? absl::OkStatus() : failure->second);
   }
@@ -232,7 +230,7 @@ void Claims::Impl::TakeBack(Reconciliation& work, std::vector<Release> supersede
 }
 
 // Those of `claims` that are still prepared as they were read.
-absl::StatusOr<std::set<const StoredClaim*>> Claims::Impl::StoreRemade(const std::vector<const StoredClaim*>& claims) {
+absl::StatusOr<std::set<const StoredClaim*>> Claims::Impl::StoreRemade(Reconciliation& work, const std::vector<const StoredClaim*>& claims) {
   std::set<const StoredClaim*> kept;
   const absl::Status stored_all = dependencies_.store.Write([&](store::Transaction& transaction) -> absl::Status {
     kept.clear();
@@ -240,6 +238,7 @@ absl::StatusOr<std::set<const StoredClaim*>> Claims::Impl::StoreRemade(const std
       TRANCHE_ASSIGN_OR_RETURN(const auto now, transaction.FindClaim(stored->claim.driver, stored->claim.claim_uid));
       if (!now.has_value() || now->epoch != stored->claim.epoch || now->state != store::ClaimState::kPrepared) continue;
       kept.insert(stored);
+      if (absl::Status written = WriteFile(stored->claim, stored->shares); !written.ok()) work.errors.push_back(std::move(written));
       for (const store::ShareRow& share : stored->shares) {
         TRANCHE_RETURN_IF_ERROR(transaction.PutShare(share));
         const bool complete = share.applied.has_value() && share.applied->applied == AppliedState::kComplete;
@@ -257,16 +256,10 @@ void Claims::Impl::RewriteFiles(Reconciliation& work) {
   for (const StoredClaim& stored : work.claims) {
     const store::ClaimRow& claim = stored.claim;
     if (!HasEdits(stored) || cdi_.Read(claim.driver, claim.claim_uid).ok()) continue;
-    const absl::Status written = WriteCdi(claim.driver, claim.claim_uid, stored.shares);
-    if (const auto now = Find({claim.driver, claim.claim_uid}); now.ok() && !now->has_value()) {
-      cdi_.Remove(claim.driver, claim.claim_uid).IgnoreError();  // another host released it meanwhile; the next comparison looks again
-      continue;
-    }
-    if (written.ok()) {
-      AddRepair(work, "rewritten", FirstKey(stored), cdi_.FilePath(claim.driver, claim.claim_uid));
-    } else {
-      work.errors.push_back(Annotate(written, "rewrite the CDI file"));
-    }
+    const absl::Status written = RestoreFile(stored);
+    if (written.ok()) AddRepair(work, "rewritten", FirstKey(stored), cdi_.FilePath(claim.driver, claim.claim_uid));
+    // Aborted: another host process released it meanwhile.
+    if (!written.ok() && !absl::IsAborted(written)) work.errors.push_back(written);
   }
 }
 
@@ -316,12 +309,9 @@ void Claims::Impl::RemoveOrphanFiles(Reconciliation& work) {
     for (const std::string& uid : *claims) {
       if (!Lock(work, {driver, uid})) continue;
       if (!IsOrphanFile(work, {driver, uid})) continue;
-      const absl::Status removed = cdi_.Remove(driver, uid);
-      if (removed.ok()) {
-        AddRepair(work, "removed orphan", {uid, "", driver, "", "", ""}, cdi_.FilePath(driver, uid));
-      } else {
-        work.errors.push_back(removed);
-      }
+      const absl::Status removed = RemoveUnknownFile({driver, uid});
+      if (removed.ok()) AddRepair(work, "removed orphan", {uid, "", driver, "", "", ""}, cdi_.FilePath(driver, uid));
+      if (!removed.ok() && !absl::IsAborted(removed)) work.errors.push_back(removed);
     }
   }
 }

@@ -241,7 +241,7 @@ absl::StatusOr<ResolvedShare> Resolve(const Claim& claim, const AllocationResult
   if (driver == nullptr) return absl::FailedPreconditionError(Cat("driver ", result.driver, " is not configured on this node any more"));
   TRANCHE_ASSIGN_OR_RETURN(const config::ClassConfiguration* device_class, FindClassOf(claim, result, *device, *driver));
   TRANCHE_RETURN_IF_ERROR(CheckAuthority(claim, result, *device, *device_class));
-  const config::PolicySnapshot policy = config::SnapshotPolicy(*driver, *device_class);
+  const config::PolicySnapshot& policy = snapshot.policies.at({driver->name, device_class->name});
 
   ResolvedShare share;
   share.device = *device;

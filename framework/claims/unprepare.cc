@@ -41,7 +41,7 @@ UnprepareAnswers Claims::Impl::Unprepare(const std::string& driver, const std::v
     } else if (const std::vector<UnknownShare> unknown = unknown_.Of({driver, uid}); !unknown.empty()) {
       releases.push_back(ReleaseOf(ClaimOf(driver, reference), unknown));
     } else {
-      answers[uid] = cdi_.Remove(driver, uid);  // nothing is known of it, so nothing may be left of it
+      answers[uid] = RemoveUnknownFile({driver, uid});  // nothing is known of it, so nothing may be left of it
       if (answers[uid].ok()) Notify(ClaimChange::kReleased, ClaimOf(driver, reference), {});
     }
   }
@@ -60,9 +60,7 @@ void Claims::Impl::ReleaseAll(std::vector<Release>& releases, Actor actor, Deadl
   TRANCHE_FAULT_POINT("claims.unprepare.after_mark");
   CallUnprepare(releases, deadline);
   TRANCHE_FAULT_POINT("claims.unprepare.after_backend");
-  RemoveFiles(releases);
-  TRANCHE_FAULT_POINT("claims.unprepare.after_cdi");
-  DeleteRows(releases, actor);
+  Forget(releases, actor);
   TRANCHE_FAULT_POINT("claims.unprepare.after_delete");
   NotifyReleases(releases);
   RejoinWhenDrained(releases);
@@ -128,38 +126,36 @@ void Claims::Impl::CallUnprepare(std::vector<Release>& releases, Deadline deadli
   }
 }
 
-void Claims::Impl::RemoveFiles(std::vector<Release>& releases) {
-  for (Release& release : releases) {
-    if (!release.status.ok()) continue;
-    release.status = Annotate(cdi_.Remove(release.stored.claim.driver, release.stored.claim.claim_uid), "remove the CDI file");
-  }
-}
-
-void Claims::Impl::DeleteRows(std::vector<Release>& releases, Actor actor) {
-  const std::string_view action = actor == Actor::kKubelet ? "unprepare" : actor == Actor::kOperator ? "release-unknown" : "reconcile";
+void Claims::Impl::Forget(std::vector<Release>& releases, Actor actor) {
   const absl::Status stored = dependencies_.store.Write([&](store::Transaction& transaction) -> absl::Status {
-    for (Release& release : releases) {
-      store::ClaimRow claim = release.stored.claim;
-      TRANCHE_ASSIGN_OR_RETURN(const std::optional<store::ClaimRow> now, transaction.FindClaim(claim.driver, claim.claim_uid));
-      const bool ours = now.has_value() && now->epoch == claim.epoch;
-      if (!release.status.ok()) {
-        claim.reason = View(release.status.message());
-        if (ours && now->state == store::ClaimState::kUnpreparing) TRANCHE_RETURN_IF_ERROR(transaction.PutClaim(claim));
-        TRANCHE_RETURN_IF_ERROR(transaction.AppendAudit(MakeAudit(actor, action, claim, nullptr, release.status)));
-        continue;
-      }
-      if (ours) TRANCHE_RETURN_IF_ERROR(transaction.DeleteClaim(claim.driver, claim.claim_uid));
-      if (!release.failed_prepare.ok()) continue;  // recorded as a failed prepare
-      for (const store::ShareRow& share : release.stored.shares) {
-        TRANCHE_RETURN_IF_ERROR(transaction.AppendAudit(MakeAudit(actor, action, claim, &share, absl::OkStatus())));
-      }
-    }
+    for (Release& release : releases) TRANCHE_RETURN_IF_ERROR(ForgetOne(transaction, release, actor));
     return absl::OkStatus();
   });
   if (stored.ok()) return;
   for (Release& release : releases) {
     if (release.status.ok()) release.status = Annotate(stored, Cat("claim ", release.stored.claim.claim_uid, ": forget it"));
   }
+}
+
+absl::Status Claims::Impl::ForgetOne(store::Transaction& transaction, Release& release, Actor actor) {
+  const std::string_view action = actor == Actor::kKubelet ? "unprepare" : actor == Actor::kOperator ? "release-unknown" : "reconcile";
+  store::ClaimRow claim = release.stored.claim;
+  TRANCHE_ASSIGN_OR_RETURN(const std::optional<store::ClaimRow> now, transaction.FindClaim(claim.driver, claim.claim_uid));
+  const bool ours = now.has_value() && now->epoch == claim.epoch;
+  // The file of a claim that was prepared anew since belongs to that.
+  if (release.status.ok() && (ours || !now.has_value())) release.status = Annotate(cdi_.Remove(claim.driver, claim.claim_uid), "remove the CDI file");
+  TRANCHE_FAULT_POINT("claims.unprepare.after_cdi");
+  if (!release.status.ok()) {
+    claim.reason = View(release.status.message());
+    if (ours && now->state == store::ClaimState::kUnpreparing) TRANCHE_RETURN_IF_ERROR(transaction.PutClaim(claim));
+    return transaction.AppendAudit(MakeAudit(actor, action, claim, nullptr, release.status));
+  }
+  if (ours) TRANCHE_RETURN_IF_ERROR(transaction.DeleteClaim(claim.driver, claim.claim_uid));
+  if (!release.failed_prepare.ok()) return absl::OkStatus();  // recorded as a failed prepare
+  for (const store::ShareRow& share : release.stored.shares) {
+    TRANCHE_RETURN_IF_ERROR(transaction.AppendAudit(MakeAudit(actor, action, claim, &share, absl::OkStatus())));
+  }
+  return absl::OkStatus();
 }
 
 void Claims::Impl::RejoinWhenDrained(const std::vector<Release>& releases) {

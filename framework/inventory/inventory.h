@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <absl/status/status.h>
@@ -28,6 +29,7 @@ struct Snapshot {
   std::vector<PublishedDevice> devices;                         // stable order: driver, offer as configured, physical name
   std::map<std::string, std::vector<CounterSet>> counter_sets;  // by driver (one pool a driver and node)
   std::vector<Withheld> withheld;
+  std::map<std::pair<std::string, std::string>, config::PolicySnapshot> policies;  // by driver and class, of every configured class
   const PublishedDevice* Find(std::string_view driver, std::string_view pool, std::string_view device) const;
 };
 

@@ -277,6 +277,9 @@ Snapshot Join(const config::HostConfiguration& configuration, const std::map<std
   Joiner joiner(discovered, pool, previous, snapshot);
   for (const DriverConfiguration& driver : configuration.drivers) {
     for (const OfferConfiguration& offer : driver.offers) joiner.AddOffer(driver.name, offer);
+    for (const config::ClassConfiguration& device_class : driver.classes) {
+      snapshot.policies[{driver.name, device_class.name}] = config::SnapshotPolicy(driver, device_class);
+    }
   }
   for (const HeldOffer& offer : held) joiner.AddHeld(offer);
   SortByDriver(configuration, snapshot.devices);

@@ -2,9 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "claims_fixture.h"
@@ -61,6 +64,102 @@ TEST(ClaimsLeftoversTest, AClaimThatIsPreparedAnewDuringARepairKeepsItsShare) {
   EXPECT_EQ(node.backend->applied.size(), 1U);
   EXPECT_THAT(node.Files(), ElementsAre("uid-1"));
   EXPECT_EQ(node.Row("uid-1")->state, store::ClaimState::kPrepared);
+}
+
+// A store that does `between` after every change or look, while it is set.
+class SeamStore final : public store::Store {
+ public:
+  explicit SeamStore(std::unique_ptr<store::Store> store) : store_(std::move(store)) {}
+  absl::Status Write(const std::function<absl::Status(store::Transaction&)>& change) override {
+    const absl::Status status = store_->Write(change);
+    if (after_write) after_write();
+    return status;
+  }
+  absl::Status Read(const std::function<absl::Status(store::Transaction&)>& look) override {
+    const absl::Status status = store_->Read(look);
+    if (after_read) after_read();
+    return status;
+  }
+  absl::Status LengthenLog() override { return store_->LengthenLog(); }
+  absl::StatusOr<std::vector<AuditRecord>> Audit(const store::AuditQuery& query) override { return store_->Audit(query); }
+  std::function<void()> after_write, after_read;
+
+ private:
+  std::unique_ptr<store::Store> store_;
+};
+
+// Two host processes on one node. Whatever moment of the second's work the first uses: a file is there exactly while its claim is prepared.
+class TwoHostsFileTest : public ::testing::Test {
+ protected:
+  TwoHostsFileTest() {
+    node_.sole_host = false;
+    EXPECT_TRUE(node_.Prepare(claim_).ok());
+    store_ = std::make_unique<SeamStore>(node_.OpenStore());
+    second_ = SecondHost(node_, *store_, 0, [] {});
+  }
+  void ReleaseAtTheFirst() {
+    if (!node_.Row("uid-1").has_value()) return;
+    EXPECT_TRUE(node_.Unprepare(claim_).ok());
+  }
+  void LoseFile() const { std::filesystem::remove_all(node_.root() + "/cdi"); }
+
+  const Claim claim_ = MakeClaim("uid-1", "50M");
+  Node node_;
+  std::unique_ptr<SeamStore> store_;
+  std::unique_ptr<Claims> second_;
+};
+
+TEST_F(TwoHostsFileTest, AReleaseRightAfterARepairWasStoredTakesItsFileAlong) {
+  node_.backend->applied.clear();
+  store_->after_write = [this] { ReleaseAtTheFirst(); };
+  EXPECT_THAT(RepairsOf(second_->Reconcile("uplink", Node::Soon())), ElementsAre("re-made"));
+  node_.ExpectNothingLeft();
+}
+
+TEST_F(TwoHostsFileTest, AFileIsNotRewrittenForAClaimThatIsReleasedMeanwhile) {
+  LoseFile();
+  store_->after_read = [this] { ReleaseAtTheFirst(); };
+  EXPECT_THAT(RepairsOf(second_->Reconcile("uplink", Node::Soon())), IsEmpty());
+  node_.ExpectNothingLeft();
+}
+
+TEST_F(TwoHostsFileTest, APrepareThatIsAskedAgainWritesNoFileForAClaimThatIsReleasedMeanwhile) {
+  LoseFile();
+  node_.reader.on_read = [this] { ReleaseAtTheFirst(); };
+  const auto answers = second_->Prepare(kDriver, {Node::Reference(claim_)}, Node::Soon());
+  EXPECT_TRUE(absl::IsAborted(answers.at("uid-1").status())) << answers.at("uid-1").status();
+  node_.ExpectNothingLeft();
+}
+
+TEST_F(TwoHostsFileTest, AReleaseThatComesLateLeavesTheFileOfAClaimThatIsPreparedAnew) {
+  ReleaseAtTheFirst();
+  bool prepared = false;
+  const auto prepare_at_the_first = [&] {
+    if (!std::exchange(prepared, true)) { EXPECT_TRUE(node_.Prepare(claim_).ok()); }
+  };
+  store_->after_read = prepare_at_the_first;  // the second host has found no claim: nothing may be left of it
+  const auto answers = second_->Unprepare(kDriver, {Node::Reference(claim_)}, Node::Soon());
+  EXPECT_TRUE(absl::IsAborted(answers.at("uid-1"))) << answers.at("uid-1");
+  EXPECT_THAT(node_.Files(), ElementsAre("uid-1"));
+  EXPECT_EQ(node_.Row("uid-1")->state, store::ClaimState::kPrepared);
+}
+
+TEST_F(TwoHostsFileTest, AnOrphanIsLookedAtAgainBeforeItIsRemoved) {
+  ReleaseAtTheFirst();
+  std::filesystem::create_directories(node_.root() + "/cdi");
+  std::ofstream(node_.root() + "/cdi/nic.example.com_claim_uid-1.json") << "{}";
+  int looks = 0;
+  // After every look in turn the first host prepares the claim, in one run each.
+  for (int at = 1; at <= 8; ++at) {
+    looks = 0;
+    store_->after_read = [&] {
+      if (++looks == at) { EXPECT_TRUE(node_.Prepare(claim_).ok()); }
+    };
+    RepairsOf(second_->Reconcile("", Node::Soon()));
+    if (node_.Row("uid-1").has_value()) { EXPECT_THAT(node_.Files(), ElementsAre("uid-1")) << "prepared after look " << at; }
+    store_->after_read = nullptr;
+    ReleaseAtTheFirst();
+  }
 }
 
 // ---- a store that is new while shares are in force
