@@ -63,6 +63,7 @@ struct ProcessStatus {
   std::string version;  // what the library says of itself
   std::int64_t restarts = 0;
   std::vector<int> stuck;  // processes that survive SIGKILL; never used again
+  bool is_greedy = false;  // took more CPU time than its calls are worth: runs only when nobody else wants to
 };
 
 // How often the backend's own prepare was called, and the time spent inside it: without the host's checks of what goes in and comes out.

@@ -21,6 +21,7 @@
 #include "backend/payload.h"
 #include "backend/runner_link.h"
 #include "backend/runner_output.h"
+#include "backend/runner_priority.h"
 #include "backend/runner_process.h"
 #include "base/files.h"
 #include "base/status.h"
@@ -31,11 +32,14 @@ namespace {
 
 using runner::FrameType;
 using runner::Function;
+using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 constexpr std::uint64_t kCreateCall = 1;
 constexpr std::chrono::seconds kFallbackPoll{1};  // where the kernel cannot tell of a process's end
 constexpr std::chrono::seconds kDrainPatience{5};
+// How often the process's CPU time is looked at: while it is called, until so long after its last call, and else.
+constexpr milliseconds kBusyLook{20}, kBusyFor{1000}, kQuietLook{10000};
 
 // Wakes the owner's poll.
 class Bell {
@@ -85,6 +89,8 @@ class RunnerInstance : public Instance {
   }
 
   absl::Status Call(Function function, const std::string& argument, CallRecord& record) override {
+    earned_ += WorthOf(function, argument.size()).count();
+    if (!is_busy_.exchange(true)) bell_.Ring();
     absl::StatusOr<runner::Done> done = link_.Call(function, argument, record.deadline);
     if (!done.ok()) return done.status();
     if (function == Function::kPrepare) {
@@ -180,7 +186,6 @@ class RunnerInstance : public Instance {
             .call_bytes = limits_.call_bytes,
             .memory_bytes = limits.memory_bytes,
             .open_files = limits.open_files,
-            .nice = runner_.nice,
             .capabilities = limits.capabilities,
             .system_calls = limits.system_calls};
   }
@@ -194,6 +199,7 @@ class RunnerInstance : public Instance {
       if (!serving_since_.has_value() && Passed(created_by)) {
         return absl::DeadlineExceededError(absl::StrCat("create did not return within ", create_timeout_.count(), " ms"));
       }
+      LookAtCpu();
       if (draining_until_.has_value() && (link_.Idle() || Passed(*draining_until_))) return draining_why_;
       const std::optional<Deadline> abandoned = link_.OldestAbandoned();
       if (abandoned.has_value() && Passed(*abandoned + runner_.hang_grace)) {
@@ -211,6 +217,7 @@ class RunnerInstance : public Instance {
     if (!serving_since_.has_value()) sooner(created_by);
     if (const std::optional<Deadline> abandoned = link_.OldestAbandoned(); abandoned.has_value()) sooner(*abandoned + runner_.hang_grace);
     if (process_.watch() < 0) sooner(DeadlineIn(kFallbackPoll));
+    if (serving_since_.has_value()) sooner(next_look_);
     std::array<pollfd, 4> sources = {{{process_.socket(), POLLIN, 0}, {process_.output(), POLLIN, 0}, {process_.watch(), POLLIN, 0}, {bell_.fd(), POLLIN, 0}}};
     if (::poll(sources.data(), sources.size(), Until(until)) < 0) return absl::OkStatus();
     if (sources[3].revents != 0) bell_.Quiet();
@@ -218,6 +225,49 @@ class RunnerInstance : public Instance {
     if (sources[0].revents != 0) return Receive();
     if (sources[2].revents != 0) return absl::UnavailableError("");  // Finish says how it ended
     return absl::OkStatus();
+  }
+
+  // An endless loop, or a call that fills memory, keeps others from the CPUs for longer than a call may take, whatever its nice value: the process is put
+  // behind everybody until it was good for a while.
+  void LookAtCpu() {
+    const Deadline now = std::chrono::steady_clock::now();
+    if (!serving_since_.has_value() || (now < next_look_ && !(is_busy_ && !was_busy_))) return;
+    const std::optional<microseconds> used = CpuTimeOf(process_.pid());
+    if (!used.has_value()) return;  // its end is told by others
+    const microseconds earned(earned_.exchange(0));
+    const microseconds elapsed = std::chrono::duration_cast<microseconds>(now - last_look_);
+    if (!account_.Draw(*used - used_, earned, elapsed, link_.Idle())) probation_until_ = now + runner_.probation;
+    used_ = *used;
+    last_look_ = now;
+    SetGreedy(now < probation_until_);
+    if (earned > microseconds(0) || !link_.Idle()) last_call_ = now;
+    was_busy_ = now - last_call_ < kBusyFor;
+    next_look_ = now + (was_busy_ ? kBusyLook : kQuietLook);
+    if (IsGreedy()) next_look_ = std::min(next_look_, probation_until_);
+    if (was_busy_) return;
+    is_busy_ = false;  // the next call rings
+    if (earned_ == 0) return;
+    is_busy_ = was_busy_ = true;  // it came just before
+    next_look_ = now + kBusyLook;
+  }
+
+  void SetGreedy(bool greedy) {
+    if (greedy == IsGreedy()) return;
+    const absl::Status set = SetPriority(process_.pid(), greedy ? Priority::kIdle : Priority::kNormal);
+    const std::string note = set.ok() ? "" : std::string(set.message());
+    if (greedy) {
+      LogWarning("a backend's process takes more CPU time than its calls are worth: for a while it runs only when nobody else wants to",
+                 {{"backend", name_}, {"pid", absl::StrCat(process_.pid())}, {"problem", note}});
+    } else {
+      LogInfo("a backend's process has its usual priority again", {{"backend", name_}, {"pid", absl::StrCat(process_.pid())}, {"problem", note}});
+    }
+    const std::lock_guard lock(mutex_);
+    status_.is_greedy = greedy;
+  }
+
+  bool IsGreedy() const {
+    const std::lock_guard lock(mutex_);
+    return status_.is_greedy;
   }
 
   absl::Status Receive() {
@@ -293,7 +343,9 @@ class RunnerInstance : public Instance {
     const absl::Status created = Fill(std::move(done), record);
     if (!created.ok()) return Annotate(created, "create");
     if (!instance) return absl::InternalError("create: said OK without an instance");
-    serving_since_ = std::chrono::steady_clock::now();
+    serving_since_ = last_look_ = next_look_ = last_call_ = std::chrono::steady_clock::now();
+    used_ = CpuTimeOf(process_.pid()).value_or(microseconds(0));
+    if (IsGreedy()) SetPriority(process_.pid(), Priority::kIdle).IgnoreError();  // a new process of a backend on probation
     link_.Serve(concurrent_);
     if (IsFirstDone()) {
       const std::lock_guard lock(mutex_);
@@ -380,6 +432,8 @@ class RunnerInstance : public Instance {
   RunnerLink link_;
   std::atomic<std::uint64_t> prepare_calls_ = 0;
   std::atomic<std::int64_t> prepare_time_ = 0;  // microseconds
+  std::atomic<std::int64_t> earned_ = 0;        // microseconds of CPU time, since the last look
+  std::atomic<bool> is_busy_ = true;            // the CPU time is looked at often
 
   // The owner's thread's own.
   RunnerProcess process_;
@@ -388,6 +442,10 @@ class RunnerInstance : public Instance {
   std::optional<Deadline> serving_since_, draining_until_;
   absl::Status draining_why_;
   bool concurrent_ = false;
+  CpuAccount account_;
+  microseconds used_{};  // CPU time until the last look
+  Deadline last_look_, next_look_, last_call_, probation_until_;
+  bool was_busy_ = false;
   std::array<char, 16 * 1024> buffer_;
   std::minstd_rand random_{static_cast<unsigned>(std::chrono::steady_clock::now().time_since_epoch().count())};
 

@@ -4,6 +4,7 @@
 //   hangs               a call is abandoned at its deadline; without an answer soon after, the process is killed and replaced
 //   sends what is no answer, or one that is too large   the connection is closed, the process replaced
 //   uses up its descriptors or memory                   it is replaced between two calls
+//   takes more CPU time than its calls are worth        for a minute it runs only when nobody else wants to, also when it was replaced meanwhile
 //   survives SIGKILL    reported in Process(), never used again, replaced
 //
 // While no process serves, calls are Unavailable and say why. Events::availability tells of the end and of the new start. Prepared shares stay
@@ -23,9 +24,9 @@
 namespace tranche::backend {
 
 struct RunnerOptions {
-  std::string program;           // tranche-runner
-  std::string copies_directory;  // of libraries, by content; must allow execution
-  int nice = 10;                 // below the host, which must be served first where a backend spins
+  std::string program;                         // tranche-runner
+  std::string copies_directory;                // of libraries, by content; must allow execution
+  std::chrono::milliseconds probation{60000};  // at idle priority, after more CPU time was used than the calls are worth
   std::chrono::milliseconds first_back_off{100};
   std::chrono::milliseconds last_back_off{30000};
   std::chrono::milliseconds stable_after{30000};  // of serving, after which the back-off starts again

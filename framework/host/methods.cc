@@ -49,7 +49,10 @@ bool FlagParameter(const json::value& params, const char* key) {
 
 json::value EncodeProcess(const std::optional<backend::ProcessStatus>& process) {
   if (!process.has_value()) return nullptr;
-  return json::object{{"pid", process->pid}, {"restarts", process->restarts}, {"stuck", json::array(process->stuck.begin(), process->stuck.end())}};
+  return json::object{{"pid", process->pid},
+                      {"restarts", process->restarts},
+                      {"stuck", json::array(process->stuck.begin(), process->stuck.end())},
+                      {"greedy", process->is_greedy}};
 }
 
 json::array EncodeBackends(const std::vector<BackendStatus>& backends) {

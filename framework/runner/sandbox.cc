@@ -249,9 +249,6 @@ const std::vector<std::string>& DeniedSystemCalls() {
 }
 
 std::string EnterSandbox(const Start& start) {
-  if (start.nice != 0 && ::setpriority(PRIO_PROCESS, 0, start.nice) != 0 && start.nice > ::getpriority(PRIO_PROCESS, 0)) {
-    return Failure("lower the priority");
-  }
   if (std::string why = Limit(RLIMIT_NOFILE, start.open_files, "open files"); !why.empty()) return why;
   if (std::string why = Limit(RLIMIT_DATA, kLimitMemory ? start.memory_bytes : 0, "memory"); !why.empty()) return why;
   const rlimit no_core{0, 0};

@@ -97,7 +97,6 @@ std::string Encode(const Start& start) {
       .Put(start.call_bytes)
       .Put(start.memory_bytes)
       .Put(start.open_files)
-      .Put(start.nice)
       .Put(start.capabilities)
       .Put(start.system_calls)
       .Take();
@@ -112,7 +111,6 @@ std::optional<Start> DecodeStart(std::string_view payload) {
   start.call_bytes = reader.Get<std::uint64_t>();
   start.memory_bytes = reader.Get<std::uint64_t>();
   start.open_files = reader.Get<std::uint64_t>();
-  start.nice = reader.Get<std::int32_t>();
   start.capabilities = reader.Texts();
   start.system_calls = reader.Texts();
   return IfWhole(reader, std::move(start));

@@ -17,7 +17,7 @@
 
 namespace tranche::runner {
 
-inline constexpr std::uint16_t kProtocolVersion = 2;
+inline constexpr std::uint16_t kProtocolVersion = 3;
 inline constexpr int kSocketFd = 3;                             // in the runner
 inline constexpr std::size_t kMaxCallBytes = 64 * 1024 * 1024;  // one frame to the runner
 
@@ -65,9 +65,8 @@ struct Start {
   std::string name, path;  // the manifest's name; the library to open
   std::uint64_t device_bytes = 0, call_bytes = 0;
   std::uint64_t memory_bytes = 0, open_files = 0;  // 0: as inherited
-  std::int32_t nice = 0;
-  std::vector<std::string> capabilities;  // to keep: "NET_ADMIN"
-  std::vector<std::string> system_calls;  // otherwise denied ones to allow
+  std::vector<std::string> capabilities;           // to keep: "NET_ADMIN"
+  std::vector<std::string> system_calls;           // otherwise denied ones to allow
 };
 struct Started {
   std::string version;

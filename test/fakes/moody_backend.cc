@@ -105,7 +105,6 @@ std::string Probe() {
   char* none[] = {nullptr};
   words += Answer("exec", ::execve("/bin/true", none, none));
   words += "privileges=" + std::to_string(::prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0));
-  words += " nice=" + std::to_string(::getpriority(PRIO_PROCESS, 0));
   rlimit files{};
   ::getrlimit(RLIMIT_NOFILE, &files);
   words += " files=" + std::to_string(files.rlim_cur);
@@ -138,7 +137,7 @@ void Suffer(const Mood& mood, tranche_call* call, const tranche_host_api* host) 
   if (kind == "thread") std::thread([] { std::this_thread::sleep_for(std::chrono::hours(1)); }).detach();
   if (kind == "garbage") WriteToHost(std::string(4096, '\x5a'));
   if (kind == "oversize") {
-    const std::uint32_t head[] = {100u * 1024 * 1024, 18u | 2u << 16, 2, 0};  // an answer of 100 MiB, in version 2 of the protocol
+    const std::uint32_t head[] = {100u * 1024 * 1024, 18u | 3u << 16, 2, 0};  // an answer of 100 MiB, in version 3 of the protocol
     WriteToHost(std::string(reinterpret_cast<const char*>(head), sizeof head) + std::string(1024 * 1024, 'x'));
   }
   if (kind == "huge") {

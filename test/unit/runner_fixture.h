@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include <sched.h>
+
 #include "backend/loader.h"
 #include "backend/runner_backend.h"
 #include "support/process.h"
@@ -43,6 +45,7 @@ class RunnerFixture : public testing::Test {
     runner.last_back_off = std::chrono::milliseconds(200);
     runner.hang_grace = std::chrono::milliseconds(100);
     runner.kill_patience = std::chrono::milliseconds(300);
+    runner.probation = probation_;
     auto backend =
         CreateRunnerBackend(*library, {.name = "moody", .config = R"({"moodFile": ")" + MoodFile() + R"("})", .runtime_directory = directory_.path() + "/run"},
                             runner, {.devices_changed = {}, .share_lost = {}, .health = {}, .availability = [this](const absl::Status& status) {
@@ -72,6 +75,18 @@ class RunnerFixture : public testing::Test {
     return availability_;
   }
 
+  // Whether every thread of the process, and there is one, has this scheduling policy.
+  bool AllThreadsHave(int policy) const {
+    int threads = 0;
+    std::error_code ended;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/" + std::to_string(Pid()) + "/task", ended)) {
+      if (::sched_getscheduler(std::stoi(entry.path().filename())) != policy) return false;
+      ++threads;
+    }
+    return threads > 0;
+  }
+
+  std::chrono::milliseconds probation_{60000};
   test::TemporaryDirectory directory_;
   std::mutex mutex_;
   std::vector<absl::Status> availability_;

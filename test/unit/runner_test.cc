@@ -7,6 +7,7 @@
 
 #include <sys/stat.h>
 
+#include "backend/runner_priority.h"
 #include "runner/wire.h"
 #include "runner_fixture.h"
 
@@ -153,9 +154,66 @@ TEST_F(RunnerTest, ItHasGivenUpWhatItDoesNotNeed) {
   for (const char* call : {"mount", "ptrace", "setns", "module", "kexec", "reboot", "kill", "fork", "exec"}) {
     EXPECT_THAT(words, HasSubstr(std::string(call) + "=denied"));
   }
-  EXPECT_THAT(words,
-              AllOf(HasSubstr("self=0"), HasSubstr("privileges=1"), HasSubstr("nice=10"), HasSubstr("files=512"), HasSubstr("capabilities=0000000000000000")));
+  EXPECT_THAT(words, AllOf(HasSubstr("self=0"), HasSubstr("privileges=1"), HasSubstr("files=512"), HasSubstr("capabilities=0000000000000000")));
   EXPECT_THAT(words, HasSubstr("open=6")) << "nothing of the host's but its socket: 0, 1, 2, 3 and the two that were read";
+}
+
+TEST_F(RunnerTest, AnEndlessLoopRunsBehindEverybodyAndSoDoesTheNextProcess) {
+  Make();
+  EXPECT_TRUE(AllThreadsHave(SCHED_OTHER));
+  EXPECT_FALSE(backend_->Process()->is_greedy);
+  const int first = Pid();
+  Feel("prepare spin");
+  std::thread caller([this] { EXPECT_FALSE(Prepare("spins", 5s).status.ok()); });
+  EXPECT_TRUE(test::Eventually([&] { return backend_->Process()->is_greedy && AllThreadsHave(SCHED_IDLE); }));
+  EXPECT_EQ(Pid(), first);
+  FeelWell();
+  ::kill(first, SIGKILL);
+  caller.join();
+  ASSERT_TRUE(test::Eventually([&] { return Pid() != 0 && Pid() != first && backend_->Availability().ok(); }));
+  EXPECT_TRUE(Prepare("after").status.ok());
+  EXPECT_TRUE(backend_->Process()->is_greedy);
+  EXPECT_TRUE(AllThreadsHave(SCHED_IDLE));
+}
+
+TEST_F(RunnerTest, AfterAGoodWhileItHasItsPriorityBack) {
+  probation_ = 300ms;
+  Make();
+  Feel("prepare spin");
+  EXPECT_FALSE(Prepare("spins", 1s).status.ok());
+  FeelWell();
+  ASSERT_TRUE(test::Eventually([&] { return backend_->Process()->restarts >= 1; }));
+  ASSERT_TRUE(Serves());
+  EXPECT_TRUE(test::Eventually([&] {
+    EXPECT_TRUE(Prepare("well").status.ok());
+    return !backend_->Process()->is_greedy && AllThreadsHave(SCHED_OTHER);
+  }));
+}
+
+TEST_F(RunnerTest, ManyGoodCallsAreNotGreedy) {
+  Make();
+  for (int i = 0; i < 300; ++i) ASSERT_TRUE(Prepare("c-" + std::to_string(i % 10)).status.ok());
+  EXPECT_FALSE(backend_->Process()->is_greedy);
+}
+
+TEST(CpuAccount, CallsPayForWhatTheyUseAndNotForMuchMore) {
+  const auto idle = true, called = false;
+  CpuAccount account;
+  EXPECT_TRUE(account.Draw(0us, 0us, 0us, idle));
+  EXPECT_TRUE(account.Draw(20ms, 20ms, 20ms, called)) << "what a call is worth";
+  EXPECT_TRUE(account.Draw(1ms, 0us, 20ms, called)) << "time itself pays a little";
+  EXPECT_FALSE(account.Draw(20ms, 0us, 20ms, called)) << "a loop";
+  EXPECT_FALSE(account.Draw(20ms, 0us, 20ms, called));
+  EXPECT_TRUE(account.Draw(1ms, 20ms, 20ms, called)) << "debts are forgotten";
+  EXPECT_TRUE(account.Draw(100ms, 2s, 20ms, called)) << "a call of many shares";
+  EXPECT_TRUE(account.Draw(100ms, 0us, 20ms, called)) << "may use all that it is worth";
+  EXPECT_TRUE(account.Draw(0us, 0us, 1h, idle));
+  EXPECT_FALSE(account.Draw(50ms, 0us, 20ms, idle)) << "little is saved up";
+}
+
+TEST(CpuAccount, TheWorthGrowsWithTheSharesOfACall) {
+  EXPECT_EQ(WorthOf(runner::Function::kPrepare, 64 * 1024), 65 * WorthOf(runner::Function::kPrepare, 500));
+  EXPECT_GT(WorthOf(runner::Function::kDiscover, 0), WorthOf(runner::Function::kUnprepare, 0));
 }
 
 TEST_F(RunnerTest, AnOverwrittenLibraryIsHarmless) {
@@ -218,11 +276,9 @@ TEST(Wire, EveryMessageSurvivesTheTrip) {
                                                                       .call_bytes = 2,
                                                                       .memory_bytes = 3,
                                                                       .open_files = 4,
-                                                                      .nice = -5,
                                                                       .capabilities = {"NET_ADMIN"},
                                                                       .system_calls = {"bpf"}}));
   ASSERT_TRUE(start.has_value());
-  EXPECT_EQ(start->nice, -5);
   EXPECT_EQ(start->capabilities, std::vector<std::string>{"NET_ADMIN"});
 }
 
