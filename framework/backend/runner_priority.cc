@@ -26,7 +26,6 @@ constexpr int kSlowness = 1;
 #endif
 
 constexpr milliseconds kPerKibibyte{20 * kSlowness}, kPerOtherCall{100 * kSlowness};
-constexpr microseconds kMostSaved = milliseconds(20);
 constexpr int kBackgroundShare = 20;  // one of so many parts of a CPU
 
 absl::Status SetThread(pid_t thread, Priority priority) {
@@ -47,7 +46,7 @@ bool CpuAccount::Draw(microseconds used, microseconds earned, microseconds elaps
   balance_ += earned + elapsed / kBackgroundShare - used;
   const bool enough = balance_ >= microseconds(0);
   balance_ = std::max(balance_, microseconds(0));
-  if (idle) balance_ = std::min(balance_, kMostSaved);
+  if (idle) balance_ = std::min<microseconds>(balance_, kMostSaved);
   return enough;
 }
 

@@ -25,7 +25,8 @@ class CpuAccount {
   bool Draw(std::chrono::microseconds used, std::chrono::microseconds earned, std::chrono::microseconds elapsed, bool idle);
 
  private:
-  std::chrono::microseconds balance_{};
+  static constexpr std::chrono::milliseconds kMostSaved{20};
+  std::chrono::microseconds balance_ = kMostSaved;
 };
 
 // CPU time of all threads of a process until now; nullopt: it has ended.

@@ -199,7 +199,7 @@ TEST_F(RunnerTest, ManyGoodCallsAreNotGreedy) {
 TEST(CpuAccount, CallsPayForWhatTheyUseAndNotForMuchMore) {
   const auto idle = true, called = false;
   CpuAccount account;
-  EXPECT_TRUE(account.Draw(0us, 0us, 0us, idle));
+  EXPECT_TRUE(account.Draw(20ms, 0us, 0us, idle)) << "what is left of its start";
   EXPECT_TRUE(account.Draw(20ms, 20ms, 20ms, called)) << "what a call is worth";
   EXPECT_TRUE(account.Draw(1ms, 0us, 20ms, called)) << "time itself pays a little";
   EXPECT_FALSE(account.Draw(20ms, 0us, 20ms, called)) << "a loop";
