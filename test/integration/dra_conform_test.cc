@@ -108,7 +108,7 @@ const std::map<std::string, std::string> kClaimFaults = {
     {"loses_devices", "D-22"},
     {"other_pool", "D-22 D-23 D-29"},
     {"subrequest_names", "D-23"},
-    {"moving_cdi_id", "D-16 D-18 D-20 D-24 D-36 D-58 D-59"},
+    {"moving_cdi_id", "D-16 D-18 D-20 D-24 D-58"},
     {"ignores_uid", "D-25"},
     {"ignores_allocation", "D-26"},
     {"unreserved_sticks", "D-15 D-16 D-17 D-18 D-19 D-20 D-23 D-27 D-29 D-38 D-39"},
