@@ -52,8 +52,10 @@ absl::Status CreateWhenAbsent(const std::string& path) {
 
 // What SQLite itself would take for an empty file and overwrite.
 absl::Status CheckFile(const std::string& path) {
+  // In this order: another host that creates the store just now writes the file before its log.
+  const bool has_log = SizeOf(path + "-wal") > 0;
   const std::int64_t size = SizeOf(path);
-  if (size == 0 && SizeOf(path + "-wal") > 0) return NotOurs(path, "the file is empty but its write-ahead log is not: it was truncated");
+  if (size == 0 && has_log) return NotOurs(path, "the file is empty but its write-ahead log is not: it was truncated");
   if (size <= 0) return absl::OkStatus();
   constexpr std::string_view kMagic("SQLite format 3\0", 16);
   std::string head(kMagic.size(), '\0');
@@ -69,11 +71,19 @@ struct Identity {
   bool empty() const { return application_id == 0 && schema_version == 0 && objects == 0; }
 };
 
-absl::StatusOr<Identity> Identify(Database& database) {
+// Inside a transaction: all three are of one moment, also while another host creates the store.
+absl::StatusOr<Identity> IdentifyInside(Database& database) {
   Identity identity;
   TRANCHE_ASSIGN_OR_RETURN(identity.objects, database.QueryInteger("SELECT count(*) FROM sqlite_master"));
   TRANCHE_ASSIGN_OR_RETURN(identity.application_id, database.QueryInteger("PRAGMA application_id"));
   TRANCHE_ASSIGN_OR_RETURN(identity.schema_version, database.QueryInteger("PRAGMA user_version"));
+  return identity;
+}
+
+absl::StatusOr<Identity> Identify(Database& database) {
+  TRANCHE_RETURN_IF_ERROR(database.Run("BEGIN"));
+  absl::StatusOr<Identity> identity = IdentifyInside(database);
+  if (database.InTransaction()) database.Run("ROLLBACK").IgnoreError();
   return identity;
 }
 
@@ -106,7 +116,7 @@ absl::Status InTransaction(Database& database, const std::function<absl::Status(
 
 absl::Status CreateSchema(Database& database) {
   return InTransaction(database, [&]() -> absl::Status {
-    TRANCHE_ASSIGN_OR_RETURN(const Identity now, Identify(database));  // another host may have been faster
+    TRANCHE_ASSIGN_OR_RETURN(const Identity now, IdentifyInside(database));  // another host may have been faster
     if (!now.empty()) return absl::OkStatus();
     return database.Execute(Cat(kSchema, "PRAGMA application_id = ", kApplicationId, "; PRAGMA user_version = ", kSchemaVersion, ";"));
   });
@@ -115,7 +125,7 @@ absl::Status CreateSchema(Database& database) {
 // To the schema of this program, and with the counts that the shares give: a count that is wrong would let too much be granted.
 absl::Status BringUpToDate(const std::string& path, Database& database) {
   return InTransaction(database, [&]() -> absl::Status {
-    TRANCHE_ASSIGN_OR_RETURN(const Identity now, Identify(database));
+    TRANCHE_ASSIGN_OR_RETURN(const Identity now, IdentifyInside(database));
     if (now.schema_version == 1) {
       TRANCHE_RETURN_IF_ERROR(database.Execute(Cat(kUpgradeFrom1, "PRAGMA user_version = ", kSchemaVersion, ";", kRecountHoldings)));
     }

@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <random>
 #include <thread>
 
@@ -484,6 +486,37 @@ TEST_F(StoreTest, AnAnsweredChangeSurvivesAKill) {
   ASSERT_TRUE(WIFSIGNALED(status));
   EXPECT_EQ(CountClaims(*Open(OpenMode::kReadOnly)), 1U);
   EXPECT_EQ(CountClaims(*Open()), 1U);
+}
+
+// As in a rolling update on a node whose store is new: whoever comes first makes the tables, the others find them whole.
+TEST_F(StoreTest, ProcessesThatCreateTheStoreTogetherAllOpenIt) {
+  for (int round = 0; round < 60; ++round) {
+    const std::string path = directory_.path() + "/round-" + std::to_string(round);
+    std::array<int, 2> start{};
+    ASSERT_EQ(pipe(start.data()), 0);
+    std::vector<pid_t> children;
+    for (int process = 0; process < 6; ++process) {
+      const pid_t child = fork();
+      if (child != 0) {
+        children.push_back(child);
+        continue;
+      }
+      close(start[1]);
+      char byte = 0;
+      while (read(start[0], &byte, 1) > 0) {}  // until the parent closes its end
+      const absl::Status status = Store::Open(path, OpenMode::kReadWrite).status();
+      if (!status.ok()) std::cerr << status << std::endl;
+      _exit(status.ok() ? 0 : 1);
+    }
+    close(start[0]);
+    close(start[1]);
+    for (const pid_t child : children) {
+      int status = 0;
+      ASSERT_EQ(waitpid(child, &status, 0), child);
+      EXPECT_EQ(status, 0) << "round " << round;
+    }
+    EXPECT_EQ(CountClaims(*Store::Open(path, OpenMode::kReadWrite).value()), 0U);
+  }
 }
 
 // Every process checks the sum and adds in one change. A hundred fit, twice as many are tried.
