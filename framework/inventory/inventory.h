@@ -26,7 +26,7 @@ struct Withheld {
 
 struct Snapshot {
   config::HostConfiguration configuration;
-  std::vector<PublishedDevice> devices;                         // stable order: driver, offer as configured, physical name
+  std::vector<PublishedDevice> devices;                         // stable order: driver, offer as configured, physical name (NaturalLess)
   std::map<std::string, std::vector<CounterSet>> counter_sets;  // by driver (one pool a driver and node)
   std::vector<Withheld> withheld;
   std::map<std::pair<std::string, std::string>, config::PolicySnapshot> policies;  // by driver and class, of every configured class

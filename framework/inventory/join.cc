@@ -2,6 +2,7 @@
 #include <set>
 
 #include "base/ids.h"
+#include "base/order.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "capacity/capacity.h"
@@ -138,7 +139,7 @@ absl::StatusOr<PublishedDevice> Publish(const std::string& driver, const std::st
 }
 
 std::vector<PhysicalDevice> SortedByName(std::vector<PhysicalDevice> devices) {
-  std::stable_sort(devices.begin(), devices.end(), [](const PhysicalDevice& a, const PhysicalDevice& b) { return a.name < b.name; });
+  std::stable_sort(devices.begin(), devices.end(), [](const PhysicalDevice& a, const PhysicalDevice& b) { return NaturalLess(a.name, b.name); });
   return devices;
 }
 
@@ -174,10 +175,11 @@ class Joiner {
  private:
   absl::Status Add(const std::string& driver, const OfferConfiguration& offer, const PhysicalDevice& physical) {
     TRANCHE_ASSIGN_OR_RETURN(PublishedDevice device, Publish(driver, pool_, offer, physical));
-    if (snapshot_.Find(driver, pool_, device.name) != nullptr) {
+    if (names_.contains({driver, device.name})) {
       return absl::AlreadyExistsError(Cat("another device is already published as ", device.name, "; rename the offer"));
     }
     TRANCHE_RETURN_IF_ERROR(ClaimSilicon(driver, physical));
+    names_.emplace(driver, device.name);
     snapshot_.devices.push_back(std::move(device));
     return absl::OkStatus();
   }
@@ -193,12 +195,12 @@ class Joiner {
     CounterSet set{CounterName(physical.silicon->id), {}};
     for (const auto& [name, count] : physical.silicon->units) set.counters[CounterName(name)] = Quantity::FromInt64(count);
     std::vector<CounterSet>& sets = snapshot_.counter_sets[driver];
-    const auto existing = std::find_if(sets.begin(), sets.end(), [&](const CounterSet& other) { return other.name == set.name; });
-    if (existing == sets.end()) {
+    const auto [existing, is_new] = set_index_.try_emplace({driver, set.name}, sets.size());
+    if (is_new) {
       sets.push_back(std::move(set));
       return absl::OkStatus();
     }
-    if (*existing == set) return absl::OkStatus();
+    if (sets[existing->second] == set) return absl::OkStatus();
     return absl::FailedPreconditionError(Cat("the backend states different units for silicon ", physical.silicon->id, " on different devices"));
   }
 
@@ -245,8 +247,7 @@ class Joiner {
       const bool used =
           std::any_of(device.consumes_counters.begin(), device.consumes_counters.end(), [&](const CounterUse& use) { return use.counter_set == set.name; });
       std::vector<CounterSet>& sets = snapshot_.counter_sets[device.driver];
-      const bool present = std::any_of(sets.begin(), sets.end(), [&](const CounterSet& other) { return other.name == set.name; });
-      if (used && !present) sets.push_back(set);
+      if (used && set_index_.try_emplace({device.driver, set.name}, sets.size()).second) sets.push_back(set);
     }
   }
 
@@ -255,6 +256,8 @@ class Joiner {
   const Snapshot* previous_;
   Snapshot& snapshot_;
   std::map<std::string, std::string> silicon_owner_;
+  std::set<std::pair<std::string, std::string>> names_;                     // driver and published name
+  std::map<std::pair<std::string, std::string>, std::size_t> set_index_;  // driver and counter set: its place in the snapshot's
 };
 
 // Held devices come after the offers of their driver; drivers that are no longer configured come last.

@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/ids.h"
+#include "base/order.h"
 #include "base/quantity.h"
 #include "base/status.h"
 #include "base/utf8.h"
@@ -474,6 +475,15 @@ TEST(StatusTest, AnnotatesAndClassifies) {
   EXPECT_TRUE(IsRetryable(absl::UnavailableError("")));
   EXPECT_FALSE(IsRetryable(absl::InvalidArgumentError("")));
   EXPECT_EQ(CodeName(absl::StatusCode::kResourceExhausted), "RESOURCE_EXHAUSTED");
+}
+
+TEST(OrderTest, NumbersInNamesCountByValue) {
+  const std::vector<std::string> ordered = {"", "0", "00", "1", "007", "7", "8", "10", "a", "a1b", "a1b2", "a01c", "a2", "a10", "a99999999999999999999", "a100000000000000000000", "b", "\xff"};
+  for (std::size_t left = 0; left < ordered.size(); ++left) {
+    for (std::size_t right = 0; right < ordered.size(); ++right) {
+      EXPECT_EQ(NaturalLess(ordered[left], ordered[right]), left < right) << ordered[left] << " and " << ordered[right];
+    }
+  }
 }
 
 TEST(Utf8Test, IsRfc3629) {

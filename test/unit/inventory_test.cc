@@ -155,10 +155,10 @@ TEST(Join, OneSiliconBelongsToOneDriver) {
 }
 
 TEST(Join, OrderIsOfferThenPhysicalName) {
-  const Snapshot snapshot = Join(Host({SharedOffer(), Offer("whole", Mode::kWhole)}), {{"uplink", {Nic("b"), Nic("a")}}}, "n", {}, nullptr);
+  const Snapshot snapshot = Join(Host({SharedOffer(), Offer("whole", Mode::kWhole)}), {{"uplink", {Nic("b"), Nic("a10"), Nic("a9")}}}, "n", {}, nullptr);
   std::vector<std::string> names;
   for (const PublishedDevice& device : snapshot.devices) names.push_back(device.name);
-  EXPECT_THAT(names, testing::ElementsAre("a-shared", "b-shared", "a-whole", "b-whole"));
+  EXPECT_THAT(names, testing::ElementsAre("a9-shared", "a10-shared", "b-shared", "a9-whole", "a10-whole", "b-whole"));
 }
 
 const HeldOffer kHeld{"vnic.tranche.dev", "node-1", "gpu0-shared", "shared", "uplink", "gpu0", Mode::kShare};
