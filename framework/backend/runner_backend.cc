@@ -38,8 +38,8 @@ using std::chrono::milliseconds;
 constexpr std::uint64_t kCreateCall = 1;
 constexpr std::chrono::seconds kFallbackPoll{1};  // where the kernel cannot tell of a process's end
 constexpr std::chrono::seconds kDrainPatience{5};
-// How often the process's CPU time is looked at: while it is called, until so long after its last call, and else.
-constexpr milliseconds kBusyLook{20}, kBusyFor{1000}, kQuietLook{10000};
+// How often the process's CPU time is looked at: while it is called, and else.
+constexpr milliseconds kBusyLook{20}, kQuietLook{10000};
 
 // Wakes the owner's poll.
 class Bell {
@@ -70,7 +70,7 @@ class RunnerInstance : public Instance {
         runner_(std::move(runner)),
         create_argument_(std::move(create)),
         services_(options.name, std::move(events), options.limits),
-        link_([this] { bell_.Ring(); }) {}
+        link_([this](Function function, std::size_t bytes) { Earn(WorthOf(function, bytes)); }, [this] { bell_.Ring(); }) {}
 
   ~RunnerInstance() override {
     stopping_ = true;
@@ -89,8 +89,6 @@ class RunnerInstance : public Instance {
   }
 
   absl::Status Call(Function function, const std::string& argument, CallRecord& record) override {
-    earned_ += WorthOf(function, argument.size()).count();
-    if (!is_busy_.exchange(true)) bell_.Ring();
     absl::StatusOr<runner::Done> done = link_.Call(function, argument, record.deadline);
     if (!done.ok()) return done.status();
     if (function == Function::kPrepare) {
@@ -109,6 +107,11 @@ class RunnerInstance : public Instance {
   }
 
  private:
+  // The first call after a look at the CPU time asks for the next one.
+  void Earn(microseconds worth) {
+    if (earned_.fetch_add(worth.count()) == 0) bell_.Ring();
+  }
+
   static absl::Status Fill(runner::Done done, CallRecord& record) {
     record.devices = std::move(done.devices);
     record.shares = std::move(done.shares);
@@ -231,43 +234,60 @@ class RunnerInstance : public Instance {
   // behind everybody until it was good for a while.
   void LookAtCpu() {
     const Deadline now = std::chrono::steady_clock::now();
-    if (!serving_since_.has_value() || (now < next_look_ && !(is_busy_ && !was_busy_))) return;
+    if (earned_ != 0) next_look_ = std::min(next_look_, last_look_ + kBusyLook);
+    if (!serving_since_.has_value() || now < next_look_) return;
     const std::optional<microseconds> used = CpuTimeOf(process_.pid());
-    if (!used.has_value()) return;  // its end is told by others
+    if (!used.has_value()) {  // it has ended, which others tell
+      next_look_ = now + kQuietLook;
+      return;
+    }
     const microseconds earned(earned_.exchange(0));
     const microseconds elapsed = std::chrono::duration_cast<microseconds>(now - last_look_);
     if (!account_.Draw(*used - used_, earned, elapsed, link_.Idle())) probation_until_ = now + runner_.probation;
     used_ = *used;
     last_look_ = now;
-    SetGreedy(now < probation_until_);
-    if (earned > microseconds(0) || !link_.Idle()) last_call_ = now;
-    was_busy_ = now - last_call_ < kBusyFor;
-    next_look_ = now + (was_busy_ ? kBusyLook : kQuietLook);
-    if (IsGreedy()) next_look_ = std::min(next_look_, probation_until_);
-    if (was_busy_) return;
-    is_busy_ = false;  // the next call rings
-    if (earned_ == 0) return;
-    is_busy_ = was_busy_ = true;  // it came just before
-    next_look_ = now + kBusyLook;
+    next_look_ = now + (link_.Idle() ? kQuietLook : kBusyLook);
+    if (now < probation_until_) {
+      next_look_ = std::min(next_look_, probation_until_);
+      PutOnProbation();
+    } else {
+      EndProbation();
+    }
+  }
+
+  void PutOnProbation() {
+    if (IsGreedy()) return;
+    const absl::Status set = SetPriority(process_.pid(), Priority::kIdle);
+    LogWarning("a backend's process takes more CPU time than its calls are worth: for a while it runs only when nobody else wants to",
+               {{"backend", name_}, {"pid", absl::StrCat(process_.pid())}, {"problem", std::string(set.message())}});
+    SetGreedy(true);
+  }
+
+  // Without CAP_SYS_NICE a process that is at idle priority stays there: a new one takes its place.
+  void EndProbation() {
+    if (!IsGreedy() || draining_until_.has_value()) return;
+    if (const absl::Status set = SetPriority(process_.pid(), Priority::kNormal); !set.ok()) {
+      Drain("its process was put behind all others for its use of the CPUs, and is replaced by one with the usual priority; retry");
+      return;
+    }
+    LogInfo("a backend's process has its usual priority again", {{"backend", name_}, {"pid", absl::StrCat(process_.pid())}});
+    SetGreedy(false);
   }
 
   void SetGreedy(bool greedy) {
-    if (greedy == IsGreedy()) return;
-    const absl::Status set = SetPriority(process_.pid(), greedy ? Priority::kIdle : Priority::kNormal);
-    const std::string note = set.ok() ? "" : std::string(set.message());
-    if (greedy) {
-      LogWarning("a backend's process takes more CPU time than its calls are worth: for a while it runs only when nobody else wants to",
-                 {{"backend", name_}, {"pid", absl::StrCat(process_.pid())}, {"problem", note}});
-    } else {
-      LogInfo("a backend's process has its usual priority again", {{"backend", name_}, {"pid", absl::StrCat(process_.pid())}, {"problem", note}});
-    }
     const std::lock_guard lock(mutex_);
     status_.is_greedy = greedy;
   }
-
   bool IsGreedy() const {
     const std::lock_guard lock(mutex_);
     return status_.is_greedy;
+  }
+
+  // No new calls; the process is replaced when those in progress have ended, or soon.
+  void Drain(const char* why) {
+    draining_why_ = absl::UnavailableError(why);
+    draining_until_ = DeadlineIn(kDrainPatience);
+    link_.Refuse(draining_why_);
   }
 
   absl::Status Receive() {
@@ -329,11 +349,7 @@ class RunnerInstance : public Instance {
     if (frame.call == kCreateCall && !serving_since_.has_value()) return TakeCreated(*std::move(done));
     const bool exhausted = done->exhausted;
     if (!link_.Answer(frame.call, *std::move(done))) return Broken("an answer to a call that nobody made");
-    if (exhausted && !draining_until_.has_value()) {
-      draining_why_ = absl::UnavailableError("its process has used up its descriptors or memory and is replaced; retry");
-      draining_until_ = DeadlineIn(kDrainPatience);
-      link_.Refuse(draining_why_);
-    }
+    if (exhausted && !draining_until_.has_value()) Drain("its process has used up its descriptors or memory and is replaced; retry");
     return absl::OkStatus();
   }
 
@@ -343,9 +359,10 @@ class RunnerInstance : public Instance {
     const absl::Status created = Fill(std::move(done), record);
     if (!created.ok()) return Annotate(created, "create");
     if (!instance) return absl::InternalError("create: said OK without an instance");
-    serving_since_ = last_look_ = next_look_ = last_call_ = std::chrono::steady_clock::now();
+    serving_since_ = last_look_ = next_look_ = std::chrono::steady_clock::now();
     used_ = CpuTimeOf(process_.pid()).value_or(microseconds(0));
-    if (IsGreedy()) SetPriority(process_.pid(), Priority::kIdle).IgnoreError();  // a new process of a backend on probation
+    SetGreedy(false);  // a new process; on probation all the same, if its backend is
+    if (*serving_since_ < probation_until_) PutOnProbation();
     link_.Serve(concurrent_);
     if (IsFirstDone()) {
       const std::lock_guard lock(mutex_);
@@ -433,7 +450,6 @@ class RunnerInstance : public Instance {
   std::atomic<std::uint64_t> prepare_calls_ = 0;
   std::atomic<std::int64_t> prepare_time_ = 0;  // microseconds
   std::atomic<std::int64_t> earned_ = 0;        // microseconds of CPU time, since the last look
-  std::atomic<bool> is_busy_ = true;            // the CPU time is looked at often
 
   // The owner's thread's own.
   RunnerProcess process_;
@@ -444,8 +460,7 @@ class RunnerInstance : public Instance {
   bool concurrent_ = false;
   CpuAccount account_;
   microseconds used_{};  // CPU time until the last look
-  Deadline last_look_, next_look_, last_call_, probation_until_;
-  bool was_busy_ = false;
+  Deadline last_look_, next_look_, probation_until_;
   std::array<char, 16 * 1024> buffer_;
   std::minstd_rand random_{static_cast<unsigned>(std::chrono::steady_clock::now().time_since_epoch().count())};
 

@@ -57,6 +57,7 @@ absl::StatusOr<runner::Done> RunnerLink::Call(runner::Function function, const s
   const std::uint64_t id = next_call_++;
   calls_.emplace(id, pending);
   lock.unlock();
+  entered_(function, argument.size());
   const absl::Status sent = Send(runner::FrameType::kCall, id, runner::Encode(runner::Call{function, deadline_ns, argument}), deadline);
   lock.lock();
   const bool answered = sent.ok() && pending->changed.wait_until(lock, deadline + kLateAnswer, [&] { return pending->outcome.has_value(); });

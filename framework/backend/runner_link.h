@@ -3,6 +3,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -21,8 +22,9 @@ namespace tranche::backend {
 
 class RunnerLink {
  public:
-  // `abandoned` is called, from the calling thread, when a call got no answer by its deadline.
-  explicit RunnerLink(std::function<void()> abandoned) : abandoned_(std::move(abandoned)) {}
+  // Both are called from the calling thread: `entered` when a call is about to be sent, `abandoned` when it got no answer by its deadline.
+  RunnerLink(std::function<void(runner::Function, std::size_t argument_bytes)> entered, std::function<void()> abandoned)
+      : entered_(std::move(entered)), abandoned_(std::move(abandoned)) {}
 
   // For callers. Unavailable with the reason while the link is closed.
   absl::StatusOr<runner::Done> Call(runner::Function function, const std::string& argument, Deadline deadline);
@@ -51,6 +53,7 @@ class RunnerLink {
   };
   absl::Status Enter(std::unique_lock<std::mutex>& lock, Deadline deadline);
 
+  const std::function<void(runner::Function, std::size_t)> entered_;
   const std::function<void()> abandoned_;
   mutable std::mutex mutex_;
   std::condition_variable free_;  // a serialised backend may be called again, or nobody may

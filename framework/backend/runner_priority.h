@@ -35,7 +35,7 @@ std::optional<std::chrono::microseconds> CpuTimeOf(pid_t pid);
 // kIdle (SCHED_IDLE): only what no other process in the cgroup wants; any other process that wakes up comes first.
 enum class Priority { kNormal, kIdle };
 
-// For every thread of a process. A thread that ends meanwhile is no error. kNormal needs CAP_SYS_NICE.
+// For every thread of a process. A thread that ends meanwhile is no error. PermissionDenied: kNormal needs CAP_SYS_NICE.
 absl::Status SetPriority(pid_t pid, Priority priority);
 
 }  // namespace tranche::backend

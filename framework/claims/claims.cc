@@ -61,6 +61,14 @@ std::optional<ClaimLocks::Held> ClaimLocks::TryAcquire(const ClaimId& id) {
   return std::optional<Held>(std::in_place, *this, id);
 }
 
+bool IsCurrent(const std::optional<store::ClaimRow>& row, const store::ClaimRow& known) {
+  return row.has_value() && row->epoch == known.epoch && row->state == known.state;
+}
+
+absl::Status ChangedMeanwhile(const std::string& claim_uid) {
+  return absl::AbortedError(Cat("claim ", claim_uid, " was changed by another host process meanwhile; retry"));
+}
+
 AuditRecord MakeAudit(Actor actor, std::string_view action, const store::ClaimRow& claim, const store::ShareRow* share, const absl::Status& outcome) {
   AuditRecord record;
   record.at = std::chrono::system_clock::now();
@@ -135,8 +143,7 @@ absl::Status Claims::Impl::RestoreFile(const StoredClaim& stored) {
   const store::ClaimRow& claim = stored.claim;
   return dependencies_.store.Write([&](store::Transaction& transaction) -> absl::Status {
     TRANCHE_ASSIGN_OR_RETURN(const std::optional<store::ClaimRow> now, transaction.FindClaim(claim.driver, claim.claim_uid));
-    if (now.has_value() && now->epoch == claim.epoch && now->state == claim.state) return WriteFile(claim, stored.shares);
-    return absl::AbortedError(Cat("claim ", claim.claim_uid, " was changed by another host process meanwhile; retry"));
+    return IsCurrent(now, claim) ? WriteFile(claim, stored.shares) : ChangedMeanwhile(claim.claim_uid);
   });
 }
 

@@ -64,6 +64,10 @@ struct Preparation {
   std::optional<std::size_t> culprit;  // index in `shares`
 };
 
+// Whether the claim's row is as `known` was read or written by this process: nobody prepared or released the claim since. And the refusal where it is not.
+bool IsCurrent(const std::optional<store::ClaimRow>& row, const store::ClaimRow& known);
+absl::Status ChangedMeanwhile(const std::string& claim_uid);
+
 // Who is the author of audit records.
 enum class Actor { kKubelet, kReconcile, kOperator };
 

@@ -79,8 +79,7 @@ bool IsComplete(const store::ShareRow& share) {
 }
 
 bool IsUnchanged(const std::optional<StoredClaim>& before, const std::optional<store::ClaimRow>& now) {
-  if (before.has_value() != now.has_value()) return false;
-  return !now.has_value() || (before->claim.epoch == now->epoch && before->claim.state == now->state);
+  return before.has_value() ? IsCurrent(now, before->claim) : !now.has_value();
 }
 
 bool IsNew(const Preparation& preparation) { return preparation.status.ok() && !preparation.resolved.empty(); }
@@ -240,7 +239,7 @@ absl::Status Claims::Impl::CheckOne(store::Transaction& transaction, Preparation
   if (!IsUnchanged(preparation.before, now)) {
     preparation.quiet = true;
     preparation.granted = false;
-    return absl::AbortedError(Cat("claim ", preparation.reference.uid, " was changed by another host process meanwhile; retry"));
+    return ChangedMeanwhile(preparation.reference.uid);
   }
   const auto sets = snapshot.counter_sets.find(preparation.claim.driver);
   const std::vector<CounterSet> none;
@@ -348,11 +347,11 @@ void Claims::Impl::Finish(std::vector<Preparation>& preparations) {
 absl::Status Claims::Impl::PutOutcome(store::Transaction& transaction, Preparation& preparation) {
   store::ClaimRow& claim = preparation.claim;
   TRANCHE_ASSIGN_OR_RETURN(const std::optional<store::ClaimRow> now, transaction.FindClaim(claim.driver, claim.claim_uid));
-  if (!now.has_value() || now->epoch != claim.epoch || now->state != claim.state) {
+  if (!IsCurrent(now, claim)) {
     preparation.quiet = true;
     // A newer prepare owns the same keys: what is applied is its own now. A release may have come too early for what was applied since: undo.
     if (now.has_value() && now->epoch != claim.epoch) preparation.granted = false;
-    preparation.status = absl::AbortedError(Cat("claim ", claim.claim_uid, " was changed by another host process meanwhile; retry"));
+    preparation.status = ChangedMeanwhile(claim.claim_uid);
     return absl::OkStatus();
   }
   preparation.status = WriteFile(claim, preparation.shares);

@@ -236,7 +236,7 @@ absl::StatusOr<std::set<const StoredClaim*>> Claims::Impl::StoreRemade(Reconcili
     kept.clear();
     for (const StoredClaim* stored : claims) {
       TRANCHE_ASSIGN_OR_RETURN(const auto now, transaction.FindClaim(stored->claim.driver, stored->claim.claim_uid));
-      if (!now.has_value() || now->epoch != stored->claim.epoch || now->state != store::ClaimState::kPrepared) continue;
+      if (!IsCurrent(now, stored->claim)) continue;
       kept.insert(stored);
       if (absl::Status written = WriteFile(stored->claim, stored->shares); !written.ok()) work.errors.push_back(std::move(written));
       for (const store::ShareRow& share : stored->shares) {

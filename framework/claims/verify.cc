@@ -171,7 +171,7 @@ void Claims::Impl::RefreshVerified(const std::vector<const StoredClaim*>& claims
     kept.clear();
     for (const StoredClaim& stored : verified) {
       TRANCHE_ASSIGN_OR_RETURN(const auto claim, transaction.FindClaim(stored.claim.driver, stored.claim.claim_uid));
-      if (!claim.has_value() || claim->epoch != stored.claim.epoch || claim->state != store::ClaimState::kPrepared) continue;
+      if (!IsCurrent(claim, stored.claim)) continue;
       kept.push_back(stored);
       for (store::ShareRow& share : kept.back().shares) {
         const bool is_old = IsStale(share, now);

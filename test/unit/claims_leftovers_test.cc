@@ -66,7 +66,7 @@ TEST(ClaimsLeftoversTest, AClaimThatIsPreparedAnewDuringARepairKeepsItsShare) {
   EXPECT_EQ(node.Row("uid-1")->state, store::ClaimState::kPrepared);
 }
 
-// A store that does `between` after every change or look, while it is set.
+// A store that tells of every change and every look.
 class SeamStore final : public store::Store {
  public:
   explicit SeamStore(std::unique_ptr<store::Store> store) : store_(std::move(store)) {}
@@ -117,10 +117,19 @@ TEST_F(TwoHostsFileTest, AReleaseRightAfterARepairWasStoredTakesItsFileAlong) {
 }
 
 TEST_F(TwoHostsFileTest, AFileIsNotRewrittenForAClaimThatIsReleasedMeanwhile) {
-  LoseFile();
-  store_->after_read = [this] { ReleaseAtTheFirst(); };
-  EXPECT_THAT(RepairsOf(second_->Reconcile("uplink", Node::Soon())), IsEmpty());
-  node_.ExpectNothingLeft();
+  constexpr int kLooks = 4;  // after every look of the second host in turn
+  for (int at = 1; at <= kLooks; ++at) {
+    LoseFile();
+    int looks = 0;
+    store_->after_read = [&] {
+      if (++looks == at) ReleaseAtTheFirst();
+    };
+    RepairsOf(second_->Reconcile("uplink", Node::Soon()));
+    store_->after_read = nullptr;
+    ReleaseAtTheFirst();
+    node_.ExpectNothingLeft();
+    ASSERT_TRUE(node_.Prepare(claim_).ok());
+  }
 }
 
 TEST_F(TwoHostsFileTest, APrepareThatIsAskedAgainWritesNoFileForAClaimThatIsReleasedMeanwhile) {
@@ -146,20 +155,23 @@ TEST_F(TwoHostsFileTest, AReleaseThatComesLateLeavesTheFileOfAClaimThatIsPrepare
 
 TEST_F(TwoHostsFileTest, AnOrphanIsLookedAtAgainBeforeItIsRemoved) {
   ReleaseAtTheFirst();
-  std::filesystem::create_directories(node_.root() + "/cdi");
-  std::ofstream(node_.root() + "/cdi/nic.example.com_claim_uid-1.json") << "{}";
-  int looks = 0;
-  // After every look in turn the first host prepares the claim, in one run each.
+  bool removed = false, prepared = false;
+  // After every look of the second host in turn the first prepares the claim.
   for (int at = 1; at <= 8; ++at) {
-    looks = 0;
+    std::ofstream(node_.Cdi().FilePath(kDriver, "uid-1")) << "{}";
+    int looks = 0;
     store_->after_read = [&] {
       if (++looks == at) { EXPECT_TRUE(node_.Prepare(claim_).ok()); }
     };
     RepairsOf(second_->Reconcile("", Node::Soon()));
-    if (node_.Row("uid-1").has_value()) { EXPECT_THAT(node_.Files(), ElementsAre("uid-1")) << "prepared after look " << at; }
     store_->after_read = nullptr;
+    const bool is_prepared = node_.Row("uid-1").has_value();
+    if (is_prepared) { EXPECT_THAT(node_.Files(), ElementsAre("uid-1")) << "prepared after look " << at; }
+    if (!is_prepared) { EXPECT_THAT(node_.Files(), IsEmpty()); }
+    (is_prepared ? prepared : removed) = true;
     ReleaseAtTheFirst();
   }
+  EXPECT_TRUE(prepared && removed) << "the moments do not reach from before the run to its end";
 }
 
 // ---- a store that is new while shares are in force

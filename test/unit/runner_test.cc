@@ -2,10 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <csignal>
 #include <thread>
 
+#include <linux/capability.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "backend/runner_priority.h"
 #include "runner/wire.h"
@@ -188,6 +192,39 @@ TEST_F(RunnerTest, AfterAGoodWhileItHasItsPriorityBack) {
     EXPECT_TRUE(Prepare("well").status.ok());
     return !backend_->Process()->is_greedy && AllThreadsHave(SCHED_OTHER);
   }));
+}
+
+// This thread, and those that it starts, without CAP_SYS_NICE, as a host in a pod.
+class WithoutSysNice {
+ public:
+  WithoutSysNice() {
+    ::syscall(SYS_capget, &head_, before_.data());
+    auto less = before_;
+    less[0].effective &= ~(1u << CAP_SYS_NICE);
+    ::syscall(SYS_capset, &head_, less.data());
+  }
+  ~WithoutSysNice() { ::syscall(SYS_capset, &head_, before_.data()); }
+  WithoutSysNice(const WithoutSysNice&) = delete;
+  WithoutSysNice& operator=(const WithoutSysNice&) = delete;
+
+ private:
+  __user_cap_header_struct head_{_LINUX_CAPABILITY_VERSION_3, 0};
+  std::array<__user_cap_data_struct, 2> before_{};
+};
+
+TEST_F(RunnerTest, AProcessThatMayNotHaveItsPriorityBackIsReplaced) {
+  probation_ = 300ms;
+  {
+    const WithoutSysNice less;
+    Make();
+  }
+  Feel("prepare spin");
+  EXPECT_FALSE(Prepare("spins", 1s).status.ok());
+  FeelWell();
+  EXPECT_TRUE(test::Eventually([&] { return backend_->Process()->restarts >= 2; })) << "once for the hang, once for the priority";
+  ASSERT_TRUE(Serves());
+  EXPECT_TRUE(test::Eventually([&] { return !backend_->Process()->is_greedy && AllThreadsHave(SCHED_OTHER); }));
+  EXPECT_TRUE(Prepare("well").status.ok());
 }
 
 TEST_F(RunnerTest, ManyGoodCallsAreNotGreedy) {

@@ -60,7 +60,7 @@ void Misbehave(tranche_call* call) {
     opened.push_back(::open("/dev/null", O_RDONLY));
   }
   if (Is("setenv")) ::setenv("FAULTY", "1", 1);
-  if (Is("chdir")) static_cast<void>(::chdir("/usr"));
+  if (Is("chdir") && ::chdir("/usr") != 0) std::abort();
   if (Is("signal")) ::signal(SIGTERM, SIG_IGN);
   if (Is("forks") && ::fork() == 0) {
     ::pause();
