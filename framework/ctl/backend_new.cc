@@ -89,7 +89,7 @@ int NewBackend(const std::string& name, const std::string& directory, Format for
     return kSuccess;
   }
   for (const std::string& path : written) std::cout << directory << "/" << path << "\n";
-  std::cout << "next: cmake -S " << directory << " -B " << directory << "/build && cmake --build " << directory << "/build\n";
+  std::cout << "next: cd " << directory << ", then cmake --workflow --preset check\n";
   return kSuccess;
 }
 

@@ -20,6 +20,7 @@
 #include "base/quantity.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "ctl/backend_report.h"
 #include "ctl/local_commands.h"
 #include "ctl/show.h"
 #include "ctl/target.h"
@@ -63,8 +64,10 @@ class LocalHost {
     return absl::FailedPreconditionError(Cat("tranched does not serve; its last words:\n", LastWords()));
   }
 
+  std::string Log() const { return ReadFile(log_path(), 64 * 1024 * 1024).value_or(""); }
+
   std::string LastWords() const {
-    const std::string log = ReadFile(log_path(), 64 * 1024 * 1024).value_or("");
+    const std::string log = Log();
     return log.substr(log.size() > 2000 ? log.find('\n', log.size() - 2000) + 1 : 0);
   }
 
@@ -123,10 +126,11 @@ std::string Configuration(const std::string& name, json::object config, bool in_
       {"drivers", json::array{json::object{{"name", Cat("d-", driver, ".tranche.local")}, {"offers", std::move(offers)}, {"classes", std::move(classes)}}}}});
 }
 
-// A quarter of what a share may be, so that there is room to see.
+// A quarter of what a share may be, so that there is room to see; the default where only certain amounts may be asked.
 json::object Requests(const json::value& device) {
   json::object requests;
   for (const json::value& capacity : Items(device, "capacity")) {
+    if (!Items(Member(capacity, "requestPolicy"), "validValues").empty()) continue;
     const absl::StatusOr<Quantity> free = Quantity::Parse(Text(capacity, "free"));
     if (!free.ok()) continue;
     const std::int64_t amount = free->CeilToInt64().value_or(0) / 4;
@@ -145,6 +149,15 @@ std::string Claim(std::string_view mode, const json::value& device) {
       {"spec", json::object{{"devices", json::object{{"requests", json::array{json::object{{"name", "device"}, {"exactly", std::move(exactly)}}}}}}}}});
 }
 
+// The limit in force as the backend reads it back, and what the container would get.
+int ShowPrepared(const Target& target) {
+  Filter filter;
+  filter.verify = true;
+  const int shown = ShowShares(target, Format::kTable, filter);
+  if (const absl::StatusOr<json::value> shares = Ask(target, "shares", json::object()); shares.ok()) std::cout << EditsReport(*shares);
+  return shown;
+}
+
 // One claim from its creation to its end.
 int Serve(const Target& target, std::string_view mode, const json::value& device) {
   const std::string path = Cat(target.directory, "/claim-", mode, ".yaml");
@@ -154,20 +167,17 @@ int Serve(const Target& target, std::string_view mode, const json::value& device
   int result = LocalApply(target, Format::kTable, {path});
   if (result == kSuccess) result = LocalAllocate(target, Format::kTable, claims);
   if (result == kSuccess) result = LocalPrepare(target, Format::kTable, claims);
-  if (result == kSuccess) {
-    Filter filter;
-    filter.verify = true;
-    result = ShowShares(target, Format::kTable, filter);
-  }
+  if (result == kSuccess) result = ShowPrepared(target);
   result = std::max(result, LocalUnprepare(target, Format::kTable, claims));
   return std::max(result, LocalDelete(target, Format::kTable, claims));
 }
 
-int Trial(const Target& target) {
+int Trial(const Target& target, const LocalHost& host) {
   const absl::StatusOr<json::value> answer = Ask(target, "devices", json::object());
   if (!answer.ok()) return Fail(answer.status());
-  std::cout << "== devices\n";
-  if (const int shown = ShowDevices(target, Format::kTable); shown != kSuccess) return shown;
+  const absl::StatusOr<json::value> status = Ask(target, "status", json::object());
+  if (!status.ok()) return Fail(status.status());
+  std::cout << "== devices\n" << DevicesReport(*answer, *status, host.Log());
   int served = 0;
   for (const std::string_view mode : kModes) {
     for (const json::value& device : Items(*answer, "devices")) {
@@ -177,8 +187,8 @@ int Trial(const Target& target) {
       break;
     }
   }
-  if (served == 0) return Fail(absl::NotFoundError("no device is published; see why above, or correct --config"));
-  std::cout << "\n" << served << " claims served and released\n";
+  if (served == 0) return Fail(absl::NotFoundError("no device is published; the table says why"));
+  std::cout << "\n" << served << (served == 1 ? " claim" : " claims") << " served and released\n";
   return kSuccess;
 }
 
@@ -223,9 +233,10 @@ int RunBackend(const RunOptions& options, Format) {
   } else {
     LocalHost host(target.directory, library.parent_path().string());
     const absl::Status started = host.Start();
-    result = started.ok() ? Trial(target) : Fail(started);
+    result = started.ok() ? Trial(target, host) : Fail(started);
     host.Stop();
-    if (result != kSuccess && started.ok()) std::cerr << "the host's last words:\n" << host.LastWords();
+    const std::string problems = started.ok() && result != kSuccess ? ProblemsReport(host.Log()) : "";
+    if (!problems.empty()) std::cerr << "warnings and errors of the host:\n" << problems;
   }
   if (options.directory.empty()) {
     fs::remove_all(directory, error);

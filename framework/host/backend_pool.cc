@@ -105,7 +105,9 @@ void BackendPool::Save(const config::BackendConfiguration& configuration) const 
   const json::object saved{{"library", configuration.library},
                            {"config", configuration.config},
                            {"isolation", configuration.isolation == config::Isolation::kProcess ? "process" : "in-process"}};
-  const absl::Status status = WriteFileAtomically(SavedPath(configuration.name), ToPrettyJson(saved), 0600, Durability::kDurable);
+  const std::string text = ToPrettyJson(saved);
+  if (const absl::StatusOr<std::string> before = ReadFile(SavedPath(configuration.name), kMaxSavedBytes); before.ok() && *before == text) return;
+  const absl::Status status = WriteFileAtomically(SavedPath(configuration.name), text, 0600, Durability::kDurable);
   if (!status.ok()) {
     LogWarning("a backend's configuration was not saved; its shares need this configuration to be released after a restart",
                {{"backend", configuration.name}, {"reason", std::string(status.message())}});
@@ -281,15 +283,19 @@ bool BackendPool::HasRetained() const {
   return std::any_of(entries_.begin(), entries_.end(), [](const auto& entry) { return !entry.second.configured; });
 }
 
-absl::StatusOr<std::vector<PhysicalDevice>> BackendPool::Discover(const std::string& name, Deadline deadline) {
+absl::StatusOr<PhysicalDevices> BackendPool::Discover(const std::string& name, Deadline deadline) {
   const std::optional<Entry> entry = Known(name);
   if (!entry.has_value() || entry->state != BackendState::kServing) return absl::NotFoundError(Cat("backend ", name, " does not serve"));
-  absl::StatusOr<std::vector<PhysicalDevice>> devices = entry->created.instance->Discover(deadline);
+  absl::StatusOr<std::vector<PhysicalDevice>> discovered = entry->created.instance->Discover(deadline);
+  const absl::Status status = discovered.status();
+  const PhysicalDevices devices = status.ok() ? std::make_shared<const std::vector<PhysicalDevice>>(*std::move(discovered)) : nullptr;
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(name);
-  if (found == entries_.end() || found->second.created.instance != entry->created.instance) return devices;
-  found->second.problem = devices.ok() ? absl::OkStatus() : devices.status();
-  if (devices.ok()) found->second.devices = *devices;
+  if (found != entries_.end() && found->second.created.instance == entry->created.instance) {
+    found->second.problem = status;
+    if (status.ok()) found->second.devices = devices;
+  }
+  if (!status.ok()) return status;
   return devices;
 }
 

@@ -43,7 +43,7 @@ struct BackendStatus {
   absl::Status available;                         // not OK while its process is not there: its devices are unknown
   absl::Status problem;                           // why it is refused, retained, not available or not replaced, or what its last discovery said
   std::optional<WallTime> retry_at;
-  std::vector<PhysicalDevice> devices;  // of its last discovery
+  PhysicalDevices devices = std::make_shared<const std::vector<PhysicalDevice>>();  // of its last discovery
   backend::CallTimes prepare;
   std::map<std::string, std::int64_t> metrics = {};  // what the backend recorded itself
 };
@@ -77,7 +77,7 @@ class BackendPool {
   bool HasRetained() const;
 
   // NotFound for a name that does not serve.
-  absl::StatusOr<std::vector<PhysicalDevice>> Discover(const std::string& name, Deadline deadline);
+  absl::StatusOr<PhysicalDevices> Discover(const std::string& name, Deadline deadline);
   // Not OK: why this backend's devices are not known to be well.
   absl::Status Availability(const std::string& name) const;
   // Serving and retained ones; nullptr otherwise.
@@ -99,7 +99,7 @@ class BackendPool {
     absl::Status problem;
     int failures = 0;
     Deadline retry_at{};
-    std::vector<PhysicalDevice> devices;
+    PhysicalDevices devices = std::make_shared<const std::vector<PhysicalDevice>>();
     Created previous;  // while its successor is on trial
     Deadline trial_until{};
     std::string refused_files;  // how the files looked that were not taken over

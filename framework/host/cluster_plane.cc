@@ -1,4 +1,6 @@
 // A Kubernetes node: claims and slices are the API server's.
+#include <malloc.h>
+
 #include <map>
 #include <memory>
 #include <mutex>
@@ -23,6 +25,15 @@ namespace {
 kube::EventOptions EventsOf(const std::string& node) {
   kube::EventOptions options;
   options.node_name = node;
+  return options;
+}
+
+// What only planning and writing needed goes back to the system.
+slices::PublisherOptions OptionsOf(const std::string& driver, const std::string& node) {
+  slices::PublisherOptions options;
+  options.driver = driver;
+  options.node = node;
+  options.on_settled = [] { malloc_trim(0); };
   return options;
 }
 
@@ -68,7 +79,7 @@ class ClusterControlPlane final : public ControlPlane {
     if (stopped_) return;
     for (const std::string& driver : drivers) {
       std::unique_ptr<slices::Publisher>& publisher = publishers_[driver];
-      if (publisher == nullptr) publisher = std::make_unique<slices::Publisher>(slice_api_, slices::PublisherOptions{.driver = driver, .node = node_});
+      if (publisher == nullptr) publisher = std::make_unique<slices::Publisher>(slice_api_, OptionsOf(driver, node_));
       withdrawn_.erase(driver);
       publisher->Publish({.snapshot = snapshot, .taints = {}});
     }

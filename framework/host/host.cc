@@ -65,12 +65,12 @@ absl::Status Host::Initialise() {
   TRANCHE_RETURN_IF_ERROR(CheckSockets(DriverNames(configuration)));
   TRANCHE_RETURN_IF_ERROR(OpenState());
   TRANCHE_RETURN_IF_ERROR(Apply(text));
-  RecordApplied(VersionOf(text));
-  // Not before every backend was asked once: a restart must not take away for a moment what is published.
-  publishing_ = true;
-  Publish();
   // Before the comparison with the kernel, which grows with what is prepared: the store and the claims' locks keep both apart.
   TRANCHE_RETURN_IF_ERROR(UpdateServers(DriverNames(inventory_.Current()->configuration), ReadInUse().drivers));
+  RecordApplied(VersionOf(text));
+  // By a host that serves, and not before every backend was asked once: a restart must not take away for a moment what is published.
+  publishing_ = true;
+  Publish();
   if (const auto repairs = Reconcile(""); !repairs.ok()) {
     LogWarning("not everything could be compared with the kernel at start; it is tried again", {{"reason", std::string(repairs.status().message())}});
   }
@@ -272,7 +272,7 @@ backend::Events Host::EventsOf(const std::string& backend) {
 }
 
 void Host::Discover(const std::string& backend) {
-  absl::StatusOr<std::vector<PhysicalDevice>> devices = pool_->Discover(backend, DeadlineIn(kDiscoverDeadline));
+  absl::StatusOr<PhysicalDevices> devices = pool_->Discover(backend, DeadlineIn(kDiscoverDeadline));
   if (devices.ok()) {
     inventory_.SetDiscovered(backend, *std::move(devices));
     return;

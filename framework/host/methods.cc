@@ -67,7 +67,7 @@ json::array EncodeBackends(const std::vector<BackendStatus>& backends) {
                                  {"requestedIsolation", backend.requested_isolation == config::Isolation::kProcess ? "process" : "in-process"},
                                  {"process", EncodeProcess(backend.process)},
                                  {"available", backend.available.ok()},
-                                 {"devices", backend.devices.size()},
+                                 {"devices", backend.devices->size()},
                                  {"prepareCalls", backend.prepare.calls},
                                  {"prepareMicroseconds", backend.prepare.total.count()},
                                  {"metrics", json::object(backend.metrics.begin(), backend.metrics.end())},
@@ -170,7 +170,7 @@ using Physical = std::map<std::pair<std::string, std::string>, PhysicalDevice>;
 Physical ReadPhysical(const BackendPool& pool) {
   Physical physical;
   for (const BackendStatus& backend : pool.Statuses()) {
-    for (const PhysicalDevice& device : backend.devices) physical[{backend.name, device.name}] = device;
+    for (const PhysicalDevice& device : *backend.devices) physical[{backend.name, device.name}] = device;
   }
   return physical;
 }

@@ -32,7 +32,7 @@ void Inventory::SetConfiguration(const config::HostConfiguration& configuration)
   Recompute();
 }
 
-void Inventory::SetDiscovered(const std::string& backend, std::vector<PhysicalDevice> devices) {
+void Inventory::SetDiscovered(const std::string& backend, PhysicalDevices devices) {
   {
     const std::lock_guard lock(mutex_);
     discovered_[backend] = std::move(devices);
@@ -54,7 +54,7 @@ void Inventory::Recompute() {
     const std::vector<HeldOffer> held = held_ ? held_() : std::vector<HeldOffer>{};
     std::unique_lock lock(mutex_);
     const config::HostConfiguration configuration = configuration_;
-    const std::map<std::string, std::vector<PhysicalDevice>> discovered = discovered_;
+    const std::map<std::string, PhysicalDevices> discovered = discovered_;
     const std::shared_ptr<const Snapshot> previous = snapshot_;
     lock.unlock();
     auto next = std::make_shared<const Snapshot>(Join(configuration, discovered, pool_, held, previous.get()));

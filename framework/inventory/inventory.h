@@ -43,7 +43,7 @@ struct HeldOffer {
 // rounded down to whole base units; the backend's policy applies where the configuration has none; every shared capacity gets a default;
 // `share` is refused for a device with a capacity of enforcement none (CAP-5); policies are validated before they are published; offers on
 // one silicon share a counter set; attributes `offer` and `enforcement` are added; `previous` keeps the published shape of held offers.
-Snapshot Join(const config::HostConfiguration& configuration, const std::map<std::string, std::vector<PhysicalDevice>>& discovered, const std::string& pool,
+Snapshot Join(const config::HostConfiguration& configuration, const std::map<std::string, PhysicalDevices>& discovered, const std::string& pool,
               const std::vector<HeldOffer>& held, const Snapshot* previous);
 
 // `held` is asked during each recomputation: it must not wait for a lock under which its owner calls SetConfiguration, SetDiscovered or Rejoin.
@@ -54,7 +54,7 @@ class Inventory {
   const std::string& pool() const { return pool_; }
   void SetConfiguration(const config::HostConfiguration& configuration);
   // A failed discovery keeps what was known of that backend.
-  void SetDiscovered(const std::string& backend, std::vector<PhysicalDevice> devices);
+  void SetDiscovered(const std::string& backend, PhysicalDevices devices);
   void Rejoin();                                  // after the last share of a held offer ended
   void OnChange(std::function<void()> listener);  // called after each change of the snapshot, outside the lock
 
@@ -65,7 +65,7 @@ class Inventory {
   std::mutex recompute_mutex_;  // one join at a time, so that an older one never replaces a newer; taken before mutex_
   mutable std::mutex mutex_;
   config::HostConfiguration configuration_;
-  std::map<std::string, std::vector<PhysicalDevice>> discovered_;
+  std::map<std::string, PhysicalDevices> discovered_;
   std::shared_ptr<const Snapshot> snapshot_ = std::make_shared<Snapshot>();
   std::vector<std::function<void()>> listeners_;
 };

@@ -138,28 +138,30 @@ absl::StatusOr<PublishedDevice> Publish(const std::string& driver, const std::st
   return device;
 }
 
-std::vector<PhysicalDevice> SortedByName(std::vector<PhysicalDevice> devices) {
-  std::stable_sort(devices.begin(), devices.end(), [](const PhysicalDevice& a, const PhysicalDevice& b) { return NaturalLess(a.name, b.name); });
-  return devices;
+std::vector<const PhysicalDevice*> SortedByName(const std::vector<PhysicalDevice>& devices) {
+  std::vector<const PhysicalDevice*> sorted;
+  for (const PhysicalDevice& device : devices) sorted.push_back(&device);
+  std::stable_sort(sorted.begin(), sorted.end(), [](const PhysicalDevice* a, const PhysicalDevice* b) { return NaturalLess(a->name, b->name); });
+  return sorted;
 }
 
 class Joiner {
  public:
-  Joiner(const std::map<std::string, std::vector<PhysicalDevice>>& discovered, const std::string& pool, const Snapshot* previous, Snapshot& snapshot)
+  Joiner(const std::map<std::string, PhysicalDevices>& discovered, const std::string& pool, const Snapshot* previous, Snapshot& snapshot)
       : discovered_(discovered), pool_(pool), previous_(previous), snapshot_(snapshot) {}
 
   void AddOffer(const std::string& driver, const OfferConfiguration& offer) {
     const auto devices = discovered_.find(offer.backend);
-    if (devices == discovered_.end() || devices->second.empty()) {
+    if (devices == discovered_.end() || devices->second->empty()) {
       snapshot_.withheld.push_back({driver, offer.name, offer.backend, "", Cat("backend ", offer.backend, " has reported no device")});
       return;
     }
     std::set<std::string> seen;
-    for (const PhysicalDevice& physical : SortedByName(devices->second)) {
-      absl::Status status = seen.insert(physical.name).second ? Add(driver, offer, physical)
+    for (const PhysicalDevice* physical : SortedByName(*devices->second)) {
+      absl::Status status = seen.insert(physical->name).second ? Add(driver, offer, *physical)
                                                               : absl::AlreadyExistsError("the backend reports two devices of this name; the first one is used");
       if (status.ok()) continue;
-      snapshot_.withheld.push_back({driver, offer.name, offer.backend, physical.name, std::string(status.message())});
+      snapshot_.withheld.push_back({driver, offer.name, offer.backend, physical->name, std::string(status.message())});
     }
   }
 
@@ -207,8 +209,8 @@ class Joiner {
   const PhysicalDevice* FindPhysical(const std::string& backend, const std::string& name) const {
     const auto devices = discovered_.find(backend);
     if (devices == discovered_.end()) return nullptr;
-    const auto found = std::find_if(devices->second.begin(), devices->second.end(), [&](const PhysicalDevice& device) { return device.name == name; });
-    return found == devices->second.end() ? nullptr : &*found;
+    const auto found = std::find_if(devices->second->begin(), devices->second->end(), [&](const PhysicalDevice& device) { return device.name == name; });
+    return found == devices->second->end() ? nullptr : &*found;
   }
 
   PublishedDevice Remembered(const HeldOffer& held) {
@@ -251,7 +253,7 @@ class Joiner {
     }
   }
 
-  const std::map<std::string, std::vector<PhysicalDevice>>& discovered_;
+  const std::map<std::string, PhysicalDevices>& discovered_;
   const std::string& pool_;
   const Snapshot* previous_;
   Snapshot& snapshot_;
@@ -273,7 +275,7 @@ void SortByDriver(const config::HostConfiguration& configuration, std::vector<Pu
 
 }  // namespace
 
-Snapshot Join(const config::HostConfiguration& configuration, const std::map<std::string, std::vector<PhysicalDevice>>& discovered, const std::string& pool,
+Snapshot Join(const config::HostConfiguration& configuration, const std::map<std::string, PhysicalDevices>& discovered, const std::string& pool,
               const std::vector<HeldOffer>& held, const Snapshot* previous) {
   Snapshot snapshot;
   snapshot.configuration = configuration;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -79,6 +80,8 @@ struct PhysicalDevice {
   std::optional<std::int64_t> numa_node;
   friend bool operator==(const PhysicalDevice&, const PhysicalDevice&) = default;
 };
+// What one discovery found, shared by all who keep it. Never null.
+using PhysicalDevices = std::shared_ptr<const std::vector<PhysicalDevice>>;
 
 // ---- Published: one device of a ResourceSlice, physical device × offer.
 

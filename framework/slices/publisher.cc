@@ -159,6 +159,7 @@ absl::Status Publisher::Step(std::unique_lock<std::mutex>& lock) {
     return absl::OkStatus();
   }
   std::vector<Write> writes = pool_.Decide(owner_, steady_clock::now());
+  if (writes.empty() && !std::exchange(settled_, true) && options_.on_settled) options_.on_settled();
   if (writes.empty() || MustWait(writes)) return absl::OkStatus();
   return Carry(std::move(writes), lock);
 }
@@ -258,6 +259,7 @@ bool Publisher::MustWait(const std::vector<Write>& writes) {
 
 absl::Status Publisher::Carry(std::vector<Write> writes, std::unique_lock<std::mutex>& lock) {
   writes_ += writes.size();
+  settled_ = false;
   lock.unlock();
   std::vector<Result> results = Send(std::move(writes));
   lock.lock();

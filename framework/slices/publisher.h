@@ -12,6 +12,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -37,6 +38,7 @@ struct PublisherOptions {
   std::chrono::milliseconds longest_wait{8000};   // between tries after failures, and when somebody keeps undoing our work
   std::chrono::milliseconds refusal_wait{30000};  // before content that the server refused is tried again; doubles up to 20 times this
   std::size_t parallel_writes = 4;
+  std::function<void()> on_settled{};  // called, from the publisher's thread, when the API has what is wanted after something was written
 };
 
 // What should be published. The newest wins; equal input costs nothing.
@@ -125,6 +127,7 @@ class Publisher {
 
   std::string watch_error_, last_error_;
   std::uint64_t writes_ = 0;
+  bool settled_ = true;  // nothing was written since on_settled
   int failures_ = 0;                              // in a row
   TimePoint not_before_{};                        // after failures
   std::map<std::size_t, std::uint64_t> written_;  // epoch of the last write by index

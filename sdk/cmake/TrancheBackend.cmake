@@ -5,10 +5,10 @@
 # binary directory). CONFIG_SCHEMA is a JSON schema (draft 7) of the backend's `config`; without one any object is accepted.
 # CAPABILITIES and SYSTEM_CALLS are what it needs in a process of its own, where it has none and the dangerous calls are denied (docs/backend-abi.md).
 # ABI is the lowest version that the backend needs: members that came later do not exist for it. Sources in C need nothing but the SDK's
-# header; with one in C++ Boost.JSON is linked.
+# header; with one in C++ Boost.JSON is linked. The sources have NAME and VERSION as TRANCHE_BACKEND_NAME and TRANCHE_BACKEND_VERSION, for the table.
 #
 # tranche_add_conformance_test(NAME vnic_tc [CONFIG config.json] [PARAMETERS parameters.json])
-# A test that runs tranche-conform over the backend: `ctest -R conformance`.
+# Two tests: NAME_load opens the library as the host does and shows every step (tranchectl backend inspect --load), NAME_conformance runs tranche-conform.
 set(TRANCHE_SDK_CMAKE_DIRECTORY ${CMAKE_CURRENT_LIST_DIR})
 
 function(tranche_add_backend)
@@ -42,7 +42,8 @@ function(tranche_add_backend)
     PREFIX "" SUFFIX ".so" LIBRARY_OUTPUT_DIRECTORY ${TRANCHE_BACKEND_DIRECTORY}
     C_VISIBILITY_PRESET hidden CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON SKIP_BUILD_RPATH ON LINK_DEPENDS "${exports};${schema}")
   target_link_libraries(${BACKEND_NAME} PRIVATE TrancheSDK::sdk ${BACKEND_LIBRARIES})
-  target_compile_definitions(${BACKEND_NAME} PRIVATE TRANCHE_TARGET_MINOR=${minor})
+  target_compile_definitions(${BACKEND_NAME} PRIVATE TRANCHE_TARGET_MINOR=${minor}
+    TRANCHE_BACKEND_NAME="${BACKEND_NAME}" TRANCHE_BACKEND_VERSION="${BACKEND_VERSION}")
   if(plain_c)
     target_compile_features(${BACKEND_NAME} PRIVATE cxx_std_20)
     target_link_libraries(${BACKEND_NAME} PRIVATE Boost::json)
@@ -70,6 +71,7 @@ function(tranche_add_conformance_test)
   if(KIT_PARAMETERS)
     list(APPEND command --parameters ${KIT_PARAMETERS})
   endif()
+  add_test(NAME ${KIT_NAME}_load COMMAND ${TRANCHE_CTL_PROGRAM} backend inspect --load $<TARGET_FILE:${KIT_NAME}>)
   add_test(NAME ${KIT_NAME}_conformance COMMAND ${command})
 endfunction()
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 
@@ -23,6 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMaxManifest = 256 * 1024, kMaxLibrary = 512ull * 1024 * 1024;
 constexpr std::string_view kSuffix = ".backend.json";
+constexpr std::array<std::string_view, 3> kRefusals = {"TB-003", "TB-004", "TB-008"};  // nothing runs after them
 
 // "" when only root and its owner may write the file.
 std::string WhyUntrusted(const std::string& path) {
@@ -169,7 +171,9 @@ bool ExamineFiles(Report& report, const Options& options, Subject& subject) {
   if (manifest.has_value()) Judge(report, "TB-004", JudgeArchitecture(TextOf(*manifest, "arch"), MachineName(elf.facts->machine)));
   subject.library_path = real.string();
   const bool entry = JudgeSymbols(report, *elf.facts);
-  return manifest.has_value() && entry && report.Of("TB-003").outcome != Outcome::kFailed && report.Of("TB-004").outcome != Outcome::kFailed;
+  // A host would not run it either, and what it does with a configuration that its own schema refuses says nothing.
+  const bool refused = std::any_of(kRefusals.begin(), kRefusals.end(), [&](std::string_view rule) { return report.Of(rule).outcome == Outcome::kFailed; });
+  return manifest.has_value() && entry && !refused;
 }
 
 }  // namespace tranche::conform

@@ -3,6 +3,7 @@
 #include "conformance/cases.h"
 #include "conformance/judge.h"
 #include "conformance/session.h"
+#include "conformance/text.h"
 
 namespace tranche::conform {
 namespace {
@@ -89,7 +90,7 @@ void OptionalCase(Reporter& reporter, const CaseInput& input) {
     if (reply.code == TRANCHE_NOT_FOUND) {
       reporter.Pass("TB-074");
     } else if (!reply.threw) {
-      reporter.Fail("TB-074", "verify of an unknown key returns " + std::to_string(reply.code));
+      reporter.Fail("TB-074", "verify of an unknown key returns " + CodeName(reply.code));
     }
   }
   session.Destroy();

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "conformance/cases.h"
 #include "conformance/judge.h"
 #include "conformance/process.h"
@@ -8,31 +10,54 @@ namespace {
 
 namespace json = boost::json;
 
-// How strongly an amount is limited; a count of things is, by giving out no more of them.
-std::string LevelOf(const std::vector<json::object>& devices, const std::string& physical, const std::string& capacity) {
+// nullptr when the device states no such capacity.
+const json::object* CapacityOf(const std::vector<json::object>& devices, const std::string& physical, const std::string& name) {
   for (const json::object& device : devices) {
     if (TextOf(device, "name") != physical) continue;
     const json::value* capacities = device.if_contains("capacities");
-    const json::value* one = capacities == nullptr ? nullptr : capacities->as_object().if_contains(capacity);
-    if (one == nullptr || TextOf(one->as_object(), "unit") == "count" || TextOf(one->as_object(), "unit").empty()) return "none";
-    return std::string(TextOf(one->as_object(), "enforcement"));
+    const json::value* one = capacities == nullptr ? nullptr : capacities->as_object().if_contains(name);
+    return one == nullptr ? nullptr : &one->as_object();
   }
-  return "none";
+  return nullptr;
+}
+
+void JudgeMissing(Reporter& reporter, const std::string& name, const json::object& capacity) {
+  const std::string level(TextOf(capacity, "enforcement"));
+  if (level.empty() || level == "none") return;
+  const bool counts = TextOf(capacity, "unit").empty() || TextOf(capacity, "unit") == "count";
+  if (counts && name == "shares") return;  // the host itself gives out no more of them
+  reporter.Fail(counts ? "TB-079" : "TB-056", name + " is enforced (" + level + ") and the share states no limit for it");
 }
 
 void JudgeLimits(Reporter& reporter, const std::vector<json::object>& devices, const Wanted& wanted, const SeenShare& share) {
-  if (wanted.mode != "share") return;
-  for (const auto& [capacity, amount] : wanted.consumed) {
-    const std::string level = LevelOf(devices, wanted.physical, capacity);
+  for (const auto& [name, amount] : wanted.consumed) {
     bool found = false;
     for (const auto& [place, in_force] : share.limits) {
-      if (place.first != capacity) continue;
+      if (place.first != name) continue;
       found = true;
-      const double ratio = static_cast<double>(in_force) / static_cast<double>(amount);
-      if (ratio > 1.001 || ratio < 0.98)
-        reporter.Fail("TB-056", capacity + ": " + std::to_string(in_force) + " is in force instead of " + std::to_string(amount));
+      if (!IsInForce(amount, in_force))
+        reporter.Fail("TB-056", name + ": " + std::to_string(in_force) + " is in force instead of " + std::to_string(amount));
+      if (share.requested.at(place) != amount)
+        reporter.Fail("TB-078", "prepare says that " + std::to_string(share.requested.at(place)) + " of " + name + " was requested, it was " +
+                                    std::to_string(amount));
     }
-    if (!found && !level.empty() && level != "none") reporter.Fail("TB-056", capacity + " is enforced (" + level + ") and the share states no limit for it");
+    if (const json::object* capacity = CapacityOf(devices, wanted.physical, name); !found && capacity != nullptr) JudgeMissing(reporter, name, *capacity);
+  }
+  // Of a whole device no amount was asked: what the backend says was must be what it does.
+  for (const auto& [place, in_force] : share.limits) {
+    const std::int64_t requested = share.requested.at(place);
+    if (wanted.consumed.contains(place.first) || IsInForce(requested, in_force)) continue;
+    reporter.Fail("TB-078", "prepare says that " + std::to_string(requested) + " of " + place.first + " was requested, and " + std::to_string(in_force) +
+                                " is in force");
+  }
+}
+
+// What a later look says was asked: the same as prepare, or what it finds in force.
+void JudgeRequested(Reporter& reporter, const std::string& function, const SeenShare& prepared, const SeenShare& seen) {
+  for (const auto& [place, requested] : seen.requested) {
+    const auto asked = prepared.requested.find(place);
+    if (requested == seen.limits.at(place) || (asked != prepared.requested.end() && requested == asked->second)) continue;
+    reporter.Fail("TB-078", function + " says that " + std::to_string(requested) + " of " + place.first + " was requested; say what was, or what is in force");
   }
 }
 
@@ -55,9 +80,11 @@ bool OneShare(Reporter& reporter, Session& session, const std::vector<json::obje
   }
   const Reply listed = session.ListPrepared();
   JudgeListed(reporter, listed, wanted, share, "TB-058");
+  if (const SeenShare* seen = listed.Find(wanted.text)) JudgeRequested(reporter, "list_prepared", share, *seen);
   if (session.table().verify != nullptr) {
     const Reply verified = session.Verify(wanted);
     const SeenShare* seen = verified.Find(wanted.text);
+    if (seen != nullptr) JudgeRequested(reporter, "verify", share, *seen);
     if (!verified.dropped && (!verified.ok() || verified.shares.size() != 1 || seen == nullptr)) {
       reporter.Fail("TB-058", "verify does not answer for the key: " + verified.message);
     } else if (seen != nullptr && seen->limits != share.limits) {
@@ -89,7 +116,7 @@ void ShareCase(Reporter& reporter, const CaseInput& input) {
   JudgeProcess(reporter, before, "after destroy");
   if (!any) return;
   if (works) reporter.Note("works", "yes");
-  for (const std::string_view rule : {"TB-054", "TB-055", "TB-056", "TB-057", "TB-058", "TB-062", "TB-063"}) reporter.Pass(rule);
+  for (const std::string_view rule : {"TB-054", "TB-055", "TB-056", "TB-057", "TB-058", "TB-062", "TB-063", "TB-078", "TB-079"}) reporter.Pass(rule);
 }
 
 void ListCase(Reporter& reporter, const CaseInput& input) {
@@ -135,12 +162,12 @@ void ListCase(Reporter& reporter, const CaseInput& input) {
   for (Wanted& one : wanted) one.state.clear();  // as when the host's record is damaged
   const Reply released = session.Unprepare(wanted);
   const Reply after = session.ListPrepared();
-  bool gone = released.ok();
-  for (const Wanted& one : wanted) gone = gone && released.Ok(one.text) && after.Find(one.text) == nullptr;
-  if (gone) {
+  const bool said = released.ok() && std::all_of(wanted.begin(), wanted.end(), [&](const Wanted& one) { return released.Ok(one.text); });
+  const bool gone = std::all_of(wanted.begin(), wanted.end(), [&](const Wanted& one) { return after.Find(one.text) == nullptr; });
+  if (said && gone) {
     reporter.Pass("TB-065");
   } else {
-    reporter.Fail("TB-065", "unprepare with an empty state: " + FirstMessage(released));
+    reporter.Fail("TB-065", "unprepare with an empty state: " + (said ? "returned OK, but the key is still listed" : FirstMessage(released)));
   }
   session.Destroy();
 }

@@ -9,7 +9,7 @@
 
 namespace tranche::conform {
 
-// What files and symbols say, without running the library: rules TB-001 to TB-013. False when the library cannot be opened.
+// What files and symbols say, without running the library: rules TB-001 to TB-013. False when nothing of the library may run.
 struct Subject {
   std::string manifest_path, library_path, name, version;
   int abi_minor = 0;

@@ -77,16 +77,27 @@ class Examination {
   const Subject& subject_;
 };
 
+// "TB-008, TB-053 failed": why rules that come later are not reached.
+std::string WhatFailed(const Report& report) {
+  std::string failed;
+  for (const std::string& rule : report.Failed()) failed += (failed.empty() ? "" : ", ") + rule;
+  return failed.empty() ? "the backend offers nothing that these rules are about" : failed + " failed";
+}
+
 void RunCode(Report& report, const Options& options, const Subject& subject) {
   Examination examination(report, options, subject);
   if (!examination.Run(&OpenCase).notes.contains("usable")) return;
   const Ending life = examination.Run(&LifeCase);
+  const bool usable = life.done && life.notes.contains("usable");
+  if (!usable) report.Stop(WhatFailed(report));  // before findings that stop nothing
   examination.Run(&EnvelopeCase);
-  if (!life.done || !life.notes.contains("usable")) return;
+  if (!usable) return;
   // What fails here would fail in every case that follows, under other names.
   const Ending share = examination.Run(&ShareCase);
+  const bool works = share.done && share.notes.contains("works");
+  if (!works) report.Stop(WhatFailed(report));
   if (share.done) examination.Run(&OptionalCase);
-  if (!share.done || !share.notes.contains("works")) {
+  if (!works) {
     examination.Run(&SweepCase);
     return;
   }
@@ -116,11 +127,12 @@ Report Examine(const Options& options) {
     }
     return report;
   }
-  if (!usable) return report;
+  if (!usable) return report.Stop(WhatFailed(report)), report;
   const RuntimeDirectory runtime(options.runtime_directory);
   Options placed = options;
   placed.runtime_directory = runtime.path();
   RunCode(report, placed, subject);
+  report.Stop(WhatFailed(report));  // a case that did not get to its end leaves rules, too
   return report;
 }
 

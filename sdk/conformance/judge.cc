@@ -2,14 +2,21 @@
 
 #include <algorithm>
 
+#include "conformance/text.h"
+
 namespace tranche::conform {
 
 std::string FirstMessage(const Reply& reply) {
   for (const auto& [key, result] : reply.results) {
-    if (result.code != TRANCHE_OK) return "code " + std::to_string(result.code) + ": " + result.message;
+    if (result.code != TRANCHE_OK) return CodeName(result.code) + ": " + result.message;
   }
-  if (reply.code != TRANCHE_OK) return "code " + std::to_string(reply.code) + ": " + reply.message;
+  if (reply.code != TRANCHE_OK) return CodeName(reply.code) + ": " + reply.message;
   return reply.results.empty() ? "no result" : "not as asked";
+}
+
+bool IsInForce(std::int64_t requested, std::int64_t in_force) {
+  const double ratio = static_cast<double>(in_force) / static_cast<double>(requested);
+  return requested > 0 ? ratio <= 1.001 && ratio >= 0.98 : requested == in_force;
 }
 
 bool JudgePrepared(Reporter& reporter, const Reply& reply, const std::vector<Wanted>& wanted) {

@@ -121,7 +121,10 @@ SeenShare ParseShare(const std::string& text) {
   if (const json::value* limits = Member(share.value, "limits"); limits != nullptr) {
     for (const json::value& item : limits->as_array()) {
       const json::object& limit = item.as_object();
-      share.limits[{std::string(TextOf(limit, "capacity")), std::string(TextOf(limit, "direction"))}] = Member(limit, "inForce")->to_number<std::int64_t>();
+      const std::pair place(std::string(TextOf(limit, "capacity")), std::string(TextOf(limit, "direction")));
+      const json::value* requested = Member(limit, "requested");
+      share.limits[place] = Member(limit, "inForce")->to_number<std::int64_t>();
+      share.requested[place] = requested == nullptr ? 0 : requested->to_number<std::int64_t>();
     }
   }
   return share;

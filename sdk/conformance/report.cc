@@ -1,6 +1,7 @@
 #include "conformance/report.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <boost/json.hpp>
 
@@ -58,9 +59,13 @@ void Report::Pass(std::string_view rule) { Set(rule, Outcome::kPassed, ""); }
 void Report::Fail(std::string_view rule, const std::string& detail) { Set(rule, Outcome::kFailed, detail); }
 void Report::NotApplicable(std::string_view rule, const std::string& why) { Set(rule, Outcome::kNotApplicable, why); }
 
+void Report::Stop(const std::string& why) {
+  if (stopped_.empty()) stopped_ = Printable(why);
+}
+
 Verdict Report::Of(std::string_view rule) const {
-  const auto found = verdicts_.find(rule);
-  return found == verdicts_.end() ? Verdict() : found->second;
+  if (const auto found = verdicts_.find(rule); found != verdicts_.end()) return found->second;
+  return {Outcome::kNotReached, stopped_.empty() ? std::vector<std::string>() : std::vector<std::string>{stopped_}};
 }
 
 std::vector<std::string> Report::Failed() const {
@@ -79,6 +84,7 @@ bool Report::Conforms() const { return Count(Outcome::kFailed) == 0 && Count(Out
 
 std::string Report::Text() const {
   std::string text = "tranche-conform " + subject_ + "\n";
+  bool reason_said = false;
   for (const Rule& rule : Rules()) {
     const Verdict verdict = Of(rule.id);
     const std::string_view mark = verdict.outcome == Outcome::kPassed          ? "ok    "
@@ -86,7 +92,9 @@ std::string Report::Text() const {
                                   : verdict.outcome == Outcome::kNotApplicable ? "n/a   "
                                                                                : "?     ";
     text.append(rule.id).append("  ").append(mark).append("  ").append(rule.text).append("\n");
-    for (const std::string& detail : verdict.details) text.append("                ").append(detail).append("\n");
+    const bool unreached = verdict.outcome == Outcome::kNotReached;  // all for the same reason: it is said with the first
+    if (unreached && std::exchange(reason_said, true)) continue;
+    for (const std::string& detail : verdict.details) text.append(unreached ? "                not reached: " : "                ").append(detail).append("\n");
     if (verdict.outcome == Outcome::kFailed) text.append("                causes: ").append(rule.consequence).append("\n");
   }
   text += std::to_string(Rules().size()) + " rules: " + std::to_string(Count(Outcome::kPassed)) + " passed, " + std::to_string(Count(Outcome::kFailed)) +
@@ -120,7 +128,7 @@ std::string Report::JUnit() const {
     const Verdict verdict = Of(rule.id);
     text += "  <testcase classname=\"" + XmlText(subject_) + "\" name=\"" + std::string(rule.id) + " " + XmlText(rule.text) + "\">";
     if (verdict.outcome == Outcome::kFailed) text += "<failure message=\"" + XmlText(Join(verdict.details)) + "\"/>";
-    if (verdict.outcome == Outcome::kNotReached) text += "<error message=\"not reached\"/>";
+    if (verdict.outcome == Outcome::kNotReached) text += "<error message=\"" + XmlText("not reached: " + Join(verdict.details)) + "\"/>";
     if (verdict.outcome == Outcome::kNotApplicable) text += "<skipped message=\"" + XmlText(Join(verdict.details)) + "\"/>";
     text += "</testcase>\n";
   }

@@ -15,7 +15,7 @@ std::string_view OutcomeName(Outcome outcome);  // "not reached" | "not applicab
 
 struct Verdict {
   Outcome outcome = Outcome::kNotReached;
-  std::vector<std::string> details;  // of failures; else why it does not apply
+  std::vector<std::string> details;  // of failures; else why it does not apply or was not reached
 };
 
 // The worst word about a rule counts; "passed" outweighs "not applicable".
@@ -25,6 +25,8 @@ class Report {
   void Pass(std::string_view rule);
   void Fail(std::string_view rule, const std::string& detail);
   void NotApplicable(std::string_view rule, const std::string& why);
+  // Nothing more is examined: why the rules that were not reached were not. The first word counts.
+  void Stop(const std::string& why);
 
   Verdict Of(std::string_view rule) const;
   std::vector<std::string> Failed() const;  // numbers, sorted
@@ -38,7 +40,7 @@ class Report {
 
  private:
   void Set(std::string_view rule, Outcome outcome, const std::string& detail);
-  std::string subject_;
+  std::string subject_, stopped_;
   std::map<std::string, Verdict, std::less<>> verdicts_;
 };
 

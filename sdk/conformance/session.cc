@@ -138,7 +138,7 @@ Reply Session::Read(Record& record, tranche_code code, bool threw) {
   if (code < TRANCHE_OK || code > TRANCHE_UNAUTHENTICATED) host_->Problem("TB-040", record.function + " returned " + std::to_string(code));
   const bool canonical = code >= TRANCHE_OK && code <= TRANCHE_UNAUTHENTICATED;
   if (code != TRANCHE_OK && canonical && !threw && (record.failed != code || record.message.empty())) {
-    host_->Problem("TB-041", record.function + " returned " + std::to_string(code) + " without a reason given to fail()");
+    host_->Problem("TB-041", record.function + " returned " + CodeName(code) + " without a reason given to fail()");
   }
   for (const std::string& text : record.devices) {
     if (const std::string why = WhyInvalid("device", text); !why.empty()) {

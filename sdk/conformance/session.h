@@ -19,12 +19,12 @@
 
 namespace tranche::conform {
 
-using Limits = std::map<std::pair<std::string, std::string>, std::int64_t>;  // (capacity, direction) → in force
+using Limits = std::map<std::pair<std::string, std::string>, std::int64_t>;  // (capacity, direction) → amount
 
 struct SeenShare {
   std::string key;  // canonical text of the key
   boost::json::object value;
-  Limits limits;
+  Limits limits, requested;  // of the same places
   std::string state;
 };
 

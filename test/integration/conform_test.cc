@@ -111,6 +111,17 @@ TEST_F(FileTest, LinkOutOfTheDirectory) { fs::remove(library_), fs::create_symli
 TEST_F(FileTest, LibraryWritableByOthers) { ::chmod(library_.c_str(), 0666), ExpectFailed("TB-007"); }
 TEST_F(FileTest, ManifestWritableByGroup) { ::chmod(manifest_.c_str(), 0664), ExpectFailed("TB-007"); }
 TEST_F(FileTest, SchemaWithReference) { EditManifest("{\"type\": \"object\"}", "{\"$ref\": \"#\"}"), ExpectFailed("TB-008"); }
+// A host would not run it either: what code does with such a configuration is no finding.
+TEST_F(FileTest, AConfigurationThatItsSchemaRefusesRunsNoCode) {
+  for (const char* suffix : {".so", ".backend.json"}) {
+    fs::copy_file(kFakes / (std::string("faulty_load_crashes") + suffix), fs::path(directory_.path()) / (std::string("faulty_load_crashes") + suffix));
+  }
+  const fs::path manifest = fs::path(directory_.path()) / "faulty_load_crashes.backend.json";
+  Write(manifest, Replaced(Read(manifest), "{\"type\": \"object\"}", "{\"type\": \"object\", \"required\": [\"parents\"]}"));
+  const Answer answer = Conform(fs::path(directory_.path()) / "faulty_load_crashes.so");
+  EXPECT_EQ(answer.failed, "TB-008") << answer.text;
+  EXPECT_GT(answer.not_reached, 60) << answer.text;
+}
 TEST_F(FileTest, ConfigurationAgainstTheSchema) {
   EditManifest("{\"type\": \"object\"}", "{\"type\": \"object\", \"required\": [\"parents\"]}"), ExpectFailed("TB-008");
 }
@@ -201,6 +212,7 @@ const std::map<std::string, std::string> kFaults = {
     {"same_identity", "TB-052"},
     {"moving_identity", "TB-052"},
     {"no_device", "TB-053"},
+    {"discover_fails", "TB-053"},  // one cause, one finding: nothing about instances (TB-030)
     {"no_result", "TB-054"},
     {"two_results", "TB-054"},
     {"silent_failure", "TB-054"},
@@ -208,6 +220,9 @@ const std::map<std::string, std::string> kFaults = {
     {"two_shares", "TB-055"},
     {"lies_about_limit", "TB-056"},
     {"no_limit", "TB-056"},
+    {"count_without_limit", "TB-079"},
+    {"requested_other", "TB-078"},
+    {"lists_no_request", "TB-078"},
     {"not_idempotent", "TB-057"},
     {"lists_twice", "TB-057"},
     {"verify_differs", "TB-058"},
@@ -218,6 +233,7 @@ const std::map<std::string, std::string> kFaults = {
     {"unprepare_once", "TB-063"},
     {"unknown_fails", "TB-064"},
     {"needs_state", "TB-065"},
+    {"ignores_without_state", "TB-065"},
     {"forgets", "TB-029 TB-066"},
     {"no_reprepare", "TB-067"},
     {"stuck_after_restart", "TB-068"},
@@ -273,6 +289,22 @@ TEST(FaultyBackends, WhatTheLoaderRefusesTheKitNames) {
   }
 }
 
+// What is not to be seen in a number alone.
+TEST(FaultyBackends, WordsOfAFinding) {
+  const std::map<std::string, std::string> kWords = {
+      {"needs_state", "unprepare with an empty state: INVALID_ARGUMENT: state is empty"},
+      {"ignores_without_state", "unprepare with an empty state: returned OK, but the key is still listed"},
+      {"discover_fails", "discover fails: INTERNAL: the bus does not answer"},
+      {"verify_unknown", "verify of an unknown key returns INTERNAL"},
+      {"create_fails", "create fails: UNAVAILABLE: the hardware does not answer"},
+      {"lists_no_request", "list_prepared says that 0 of memory was requested"},
+      {"count_without_limit", "queues is enforced (hard) and the share states no limit for it"}};
+  for (const auto& [fault, words] : kWords) {
+    const Answer answer = Conform((kFakes / ("faulty_" + fault + ".so")).string());
+    EXPECT_NE(answer.text.find(words), std::string::npos) << fault << "\n" << answer.text;
+  }
+}
+
 TEST(Plugins, NullBackendConforms) {
   const Answer answer = Conform(BackendDirectory() + "/null_backend.so");
   EXPECT_EQ(answer.failed, "") << answer.text;
@@ -313,6 +345,18 @@ TEST(Program, Formats) {
   const RunResult junit = RunProgram({Binary("tranche-conform"), library, "--format", "junit"});
   EXPECT_NE(junit.output.find("failures=\"1\""), std::string::npos) << junit.output;
   EXPECT_NE(junit.output.find("<failure message=\"magic is 1\"/>"), std::string::npos) << junit.output;
+}
+
+// A rule that was not reached says why, once for people and everywhere for programs; codes have their names.
+TEST(Program, WhatWasNotReachedSaysWhy) {
+  const std::string library = (kFakes / "faulty_no_reason.so").string();
+  const RunResult text = RunProgram({Binary("tranche-conform"), library});
+  EXPECT_NE(text.output.find("prepare returned UNAVAILABLE without a reason"), std::string::npos) << text.output;
+  const std::size_t reason = text.output.find("not reached: TB-041, TB-061 failed\n");
+  ASSERT_NE(reason, std::string::npos) << text.output;
+  EXPECT_EQ(text.output.find("not reached: ", reason + 1), std::string::npos) << text.output;
+  const RunResult junit = RunProgram({Binary("tranche-conform"), library, "--format", "junit"});
+  EXPECT_NE(junit.output.find("<error message=\"not reached: TB-041, TB-061 failed\"/>"), std::string::npos) << junit.output;
 }
 
 TEST(Program, WrongUse) {

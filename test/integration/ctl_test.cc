@@ -186,6 +186,32 @@ TEST_F(CtlTest, BackendInspectShowsTheStages) {
   EXPECT_THAT(files.output, testing::Not(HasSubstr("dlopen")));
 }
 
+TEST_F(CtlTest, BackendRunServesAClaimOfEveryModeAndShowsWhatAContainerGets) {
+  const std::string config = WriteFile("config.json", R"({"devices": 1, "env": ["FAKE=1"]})");
+  const RunResult run = node_.Ctl({"backend", "run", BackendDirectory() + "/null_backend.so", "--config", config});
+  EXPECT_EQ(run.exit_code, 0) << run.error;
+  for (const char* words : {"null-0-whole", "null-0-share", "partition      null-0   the device does not support mode partition",
+                            "env               FAKE=1", "bandwidth=25G", "2 claims served and released"}) {
+    EXPECT_THAT(run.output, HasSubstr(words));
+  }
+}
+
+// The reason is in the table, with the name of its code: nobody has to read a log.
+TEST_F(CtlTest, BackendRunSaysWhyABackendIsRefused) {
+  const std::string wrong = WriteFile("wrong.json", R"({"devices": "many"})"), failing = WriteFile("failing.json", R"({"failCreate": true})");
+  for (const auto& [config, reason] : {std::pair{wrong, "INVALID_ARGUMENT: backend trial: config of backend library null_backend: "},
+                                       std::pair{failing, "UNAVAILABLE: backend trial: create: "}}) {
+    const RunResult run = node_.Ctl({"backend", "run", BackendDirectory() + "/null_backend.so", "--config", config});
+    EXPECT_EQ(run.exit_code, 1);
+    EXPECT_THAT(run.output, HasSubstr(std::string("whole, share, partition  all      ") + reason));
+    EXPECT_THAT(run.error, HasSubstr("no device is published; the table says why"));
+  }
+  const std::string prepare = WriteFile("prepare.json", R"({"devices": 1, "failPrepare": 13})");
+  const RunResult run = node_.Ctl({"backend", "run", BackendDirectory() + "/null_backend.so", "--config", prepare});
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.error, HasSubstr("(INTERNAL)"));
+}
+
 TEST_F(CtlTest, OneClaimThroughEveryView) {
   ASSERT_NO_FATAL_FAILURE(Start());
   ASSERT_NO_FATAL_FAILURE(Grant("nic", "1500Mi"));

@@ -52,7 +52,9 @@ config::OfferConfiguration SharedOffer() {
   return offer;
 }
 
-Snapshot JoinOne(const config::HostConfiguration& host, const PhysicalDevice& device) { return Join(host, {{"uplink", {device}}}, "node-1", {}, nullptr); }
+PhysicalDevices Found(std::vector<PhysicalDevice> devices) { return std::make_shared<const std::vector<PhysicalDevice>>(std::move(devices)); }
+
+Snapshot JoinOne(const config::HostConfiguration& host, const PhysicalDevice& device) { return Join(host, {{"uplink", Found({device})}}, "node-1", {}, nullptr); }
 
 std::string Reason(const Snapshot& snapshot) { return snapshot.withheld.empty() ? "" : snapshot.withheld[0].reason; }
 
@@ -119,7 +121,7 @@ TEST(Join, WithholdsWithAReason) {
   EXPECT_THAT(Reason(JoinOne(Host({large}), Nic("eth1"))), HasSubstr("max"));
 
   EXPECT_THAT(Reason(Join(Host({SharedOffer()}), {}, "n", {}, nullptr)), HasSubstr("no device"));
-  EXPECT_THAT(Reason(Join(Host({SharedOffer()}), {{"uplink", {Nic("a"), Nic("a")}}}, "n", {}, nullptr)), HasSubstr("two devices"));
+  EXPECT_THAT(Reason(Join(Host({SharedOffer()}), {{"uplink", Found({Nic("a"), Nic("a")})}}, "n", {}, nullptr)), HasSubstr("two devices"));
 }
 
 TEST(Join, WholeDevicesHaveNoPolicyAndKeepUnenforcedCapacities) {
@@ -155,7 +157,7 @@ TEST(Join, OneSiliconBelongsToOneDriver) {
 }
 
 TEST(Join, OrderIsOfferThenPhysicalName) {
-  const Snapshot snapshot = Join(Host({SharedOffer(), Offer("whole", Mode::kWhole)}), {{"uplink", {Nic("b"), Nic("a10"), Nic("a9")}}}, "n", {}, nullptr);
+  const Snapshot snapshot = Join(Host({SharedOffer(), Offer("whole", Mode::kWhole)}), {{"uplink", Found({Nic("b"), Nic("a10"), Nic("a9")})}}, "n", {}, nullptr);
   std::vector<std::string> names;
   for (const PublishedDevice& device : snapshot.devices) names.push_back(device.name);
   EXPECT_THAT(names, testing::ElementsAre("a9-shared", "a10-shared", "b-shared", "a9-whole", "a10-whole", "b-whole"));
@@ -165,7 +167,7 @@ const HeldOffer kHeld{"vnic.tranche.dev", "node-1", "gpu0-shared", "shared", "up
 
 TEST(HeldOffer, KeepsItsPublishedShapeWhileDraining) {
   const Snapshot before = JoinOne(Host({SharedOffer()}), Gpu());
-  const Snapshot after = Join(Host({}), {{"uplink", {Gpu()}}}, "node-1", {kHeld}, &before);
+  const Snapshot after = Join(Host({}), {{"uplink", Found({Gpu()})}}, "node-1", {kHeld}, &before);
   ASSERT_EQ(after.devices.size(), 1U);
   PublishedDevice expected = before.devices[0];
   expected.draining = true;
@@ -177,7 +179,7 @@ TEST(HeldOffer, KeepsItsPublishedShapeWhileDraining) {
 }
 
 TEST(HeldOffer, IsMadeAgainAfterARestart) {
-  const Snapshot known = Join(Host({}), {{"uplink", {Gpu()}}}, "node-1", {kHeld}, nullptr);
+  const Snapshot known = Join(Host({}), {{"uplink", Found({Gpu()})}}, "node-1", {kHeld}, nullptr);
   ASSERT_EQ(known.devices.size(), 1U);
   EXPECT_TRUE(known.devices[0].draining);
   EXPECT_EQ(known.devices[0].name, "gpu0-shared");
@@ -190,7 +192,7 @@ TEST(HeldOffer, IsMadeAgainAfterARestart) {
 }
 
 TEST(HeldOffer, ThatIsConfiguredIsNotDraining) {
-  const Snapshot snapshot = Join(Host({SharedOffer()}), {{"uplink", {Gpu()}}}, "node-1", {kHeld}, nullptr);
+  const Snapshot snapshot = Join(Host({SharedOffer()}), {{"uplink", Found({Gpu()})}}, "node-1", {kHeld}, nullptr);
   ASSERT_EQ(snapshot.devices.size(), 1U);
   EXPECT_FALSE(snapshot.devices[0].draining);
 }
@@ -205,11 +207,11 @@ TEST(Inventory, SnapshotsStayAndChangesAreTold) {
     static_cast<void>(inventory.Current());
   });
   inventory.SetConfiguration(Host({SharedOffer()}));
-  inventory.SetDiscovered("uplink", {Gpu()});
+  inventory.SetDiscovered("uplink", Found({Gpu()}));
   const std::shared_ptr<const Snapshot> kept = inventory.Current();
   EXPECT_EQ(kept->devices.size(), 1U);
   EXPECT_EQ(changes, 2);
-  inventory.SetDiscovered("uplink", {Gpu()});
+  inventory.SetDiscovered("uplink", Found({Gpu()}));
   EXPECT_EQ(changes, 2);
   held = {kHeld};
   inventory.SetConfiguration(Host({}));
@@ -228,7 +230,7 @@ TEST(Inventory, ReadersAndWritersRunTogether) {
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&inventory, i] {
       for (int round = 0; round < 50; ++round) {
-        inventory.SetDiscovered("uplink", {Nic(i % 2 == 0 ? "a" : "b")});
+        inventory.SetDiscovered("uplink", Found({Nic(i % 2 == 0 ? "a" : "b")}));
         EXPECT_LE(inventory.Current()->devices.size(), 1U);
       }
     });

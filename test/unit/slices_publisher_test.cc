@@ -1,6 +1,8 @@
 // The publisher against an API server in memory.
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include "slices/publisher.h"
 #include "unit/slice_server.h"
 #include "unit/slices_fixture.h"
@@ -57,6 +59,23 @@ TEST_F(PublisherTest, EveryCountOfEveryKindIsPublishedByEveryVersion) {
       }
     }
   }
+}
+
+TEST_F(PublisherTest, TellsOnceWhenTheApiHasWhatIsWanted) {
+  std::atomic<int> settled = 0;
+  PublisherOptions options = Options();
+  options.on_settled = [&] { ++settled; };
+  publisher_ = std::make_unique<Publisher>(server_, options);
+  publisher_->Publish({Shared({.devices = 300}), {}});
+  ASSERT_TRUE(Becomes({.devices = 300}));
+  ASSERT_TRUE(Eventually([&] { return settled == 1; }));
+  publisher_->Publish({Shared({.devices = 300}), {}});
+  EXPECT_TRUE(IsQuiet());
+  EXPECT_EQ(settled, 1);
+  publisher_->Publish({Shared({.devices = 299}), {}});
+  EXPECT_TRUE(Eventually([&] { return settled == 2; }));
+  EXPECT_TRUE(Becomes({.devices = 299}));
+  publisher_.reset();
 }
 
 TEST_F(PublisherTest, OneChangedSliceKeepsTheGenerationAndTouchesNothingElse) {

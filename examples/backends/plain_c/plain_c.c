@@ -2,10 +2,13 @@
  * A backend in C11: one device whose memory is shared out, without a library. A file per share stands for the hardware: it outlives the process. */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <tranche/backend.h>
@@ -63,15 +66,16 @@ static void path_of(const tranche_instance* self, const char* key, char* out) {
   snprintf(out, kPath + 64, "%s/%016llx.share", self->directory, (unsigned long long)hash);
 }
 
-static int read_share(const char* path, share* out) {
+enum found { kAbsent, kRead, kUnreadable };
+static enum found read_share(const char* path, share* out) {
   FILE* file = fopen(path, "r");
   long long memory = 0;
   int good;
-  if (file == NULL) return 0;
+  if (file == NULL) return errno == ENOENT ? kAbsent : kUnreadable;
   good = fscanf(file, "%lld\n", &memory) == 1 && fgets(out->key, kKey, file) != NULL;
   fclose(file);
   out->memory = memory;
-  return good;
+  return good ? kRead : kUnreadable;
 }
 
 /* Whole or not at all. */
@@ -97,20 +101,50 @@ static void push_share(const tranche_instance* self, tranche_call* call, const s
   self->host->add_share(call, text_of(text));
 }
 
-/* Calls `visit` for every share; stops when it returns 0. */
-static void each_share(const tranche_instance* self, int (*visit)(const share*, void*), void* with) {
+/* Calls `visit` for every share. 0 with errno when one of them cannot be read: an answer with a gap would be repaired wrongly. */
+static int each_share(const tranche_instance* self, void (*visit)(const share*, void*), void* with) {
   DIR* directory = opendir(self->directory);
   const struct dirent* entry;
-  if (directory == NULL) return;
-  while ((entry = readdir(directory)) != NULL) {
+  int good = 1;
+  if (directory == NULL) return 0;
+  while (good && (entry = readdir(directory)) != NULL) {
     char path[kPath + 300];
     share one;
+    enum found found;
     const size_t size = strlen(entry->d_name);
     if (size < 6 || strcmp(entry->d_name + size - 6, ".share") != 0) continue;
     snprintf(path, sizeof path, "%s/%s", self->directory, entry->d_name);
-    if (read_share(path, &one) && !visit(&one, with)) break;
+    found = read_share(path, &one);
+    if (found == kRead) visit(&one, with);
+    good = found != kUnreadable;
   }
   closedir(directory);
+  return good;
+}
+
+static tranche_code fail_unreadable(const tranche_instance* self, tranche_call* call) {
+  char why[kPath + 128];
+  snprintf(why, sizeof why, "a .share file in %s cannot be read; find out whose it is, then remove it", self->directory);
+  return self->host->fail(call, TRANCHE_DATA_LOSS, text_of(why));
+}
+
+/* Hosts that overlap share the directory: what is free must stay free until it is taken. Waits for the lock until the call's time is over; -1 then. The lock
+ * ends with the descriptor, however the process ends. */
+static int take_lock(const tranche_instance* self, tranche_call* call) {
+  char path[kPath + 64];
+  const struct timespec pause = {0, 5000000};
+  int fd;
+  snprintf(path, sizeof path, "%s/lock", self->directory);
+  fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) return -1;
+  while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (self->host->cancelled(call)) {
+      close(fd);
+      return -1;
+    }
+    nanosleep(&pause, NULL);
+  }
+  return fd;
 }
 
 static tranche_code create(const tranche_host_api* host, tranche_call* call, tranche_str config_json, tranche_instance** out) {
@@ -146,10 +180,9 @@ struct sum {
   const char* except;
   int64_t memory;
 };
-static int add_up(const share* one, void* with) {
+static void add_up(const share* one, void* with) {
   struct sum* sum = with;
   if (strcmp(one->key, sum->except) != 0) sum->memory += one->memory;
-  return 1;
 }
 
 /* On anything but TRANCHE_OK `why` says why not. */
@@ -162,7 +195,10 @@ static tranche_code apply(tranche_instance* self, json_slice item, share* out, c
     return TRANCHE_NOT_FOUND;
   }
   out->memory = json_integer(json_member(json_member(json_member(item, "consumed"), "memory"), "value"));
-  each_share(self, add_up, &used);
+  if (!each_share(self, add_up, &used)) {
+    strcpy(why, "what is free is unknown: a share cannot be read");
+    return TRANCHE_DATA_LOSS;
+  }
   if (out->memory <= 0 || out->memory > self->memory - used.memory) {
     snprintf(why, kMessage, "%lld bytes are left", (long long)(self->memory - used.memory));
     return TRANCHE_RESOURCE_EXHAUSTED;
@@ -182,12 +218,19 @@ static tranche_code prepare(tranche_instance* self, tranche_call* call, tranche_
     share one;
     char why[kMessage];
     tranche_code code;
+    int lock;
     if (!copy_key(json_member(item, "key"), one.key)) return self->host->fail(call, TRANCHE_INVALID_ARGUMENT, text_of("a key is too long"));
     if (self->host->cancelled(call)) {
       self->host->add_result(call, text_of(one.key), TRANCHE_DEADLINE_EXCEEDED, text_of("the deadline has passed"));
       continue;
     }
+    lock = take_lock(self, call);
+    if (lock < 0) {
+      self->host->add_result(call, text_of(one.key), TRANCHE_UNAVAILABLE, text_of("the lock could not be had in the call's time"));
+      continue;
+    }
     code = apply(self, item, &one, why);
+    close(lock);
     if (code == TRANCHE_OK) push_share(self, call, &one);
     self->host->add_result(call, text_of(one.key), code, text_of(why));
   }
@@ -214,18 +257,16 @@ struct push {
   tranche_instance* self;
   tranche_call* call;
 };
-static int push_one(const share* one, void* with) {
+static void push_one(const share* one, void* with) {
   const struct push* push = with;
   push_share(push->self, push->call, one);
-  return 1;
 }
 
 static tranche_code list_prepared(tranche_instance* self, tranche_call* call) {
   struct push with;
   with.self = self;
   with.call = call;
-  each_share(self, push_one, &with);
-  return TRANCHE_OK;
+  return each_share(self, push_one, &with) ? TRANCHE_OK : fail_unreadable(self, call);
 }
 
 static tranche_code verify(tranche_instance* self, tranche_call* call, tranche_str key_json) {
@@ -233,22 +274,24 @@ static tranche_code verify(tranche_instance* self, tranche_call* call, tranche_s
   share one;
   if (!copy_key(json_member(slice_of(key_json), "key"), key)) return self->host->fail(call, TRANCHE_INVALID_ARGUMENT, text_of("the key is too long"));
   path_of(self, key, path);
-  if (!read_share(path, &one)) return self->host->fail(call, TRANCHE_NOT_FOUND, text_of("nothing is prepared for this key"));
+  switch (read_share(path, &one)) {
+    case kAbsent: return self->host->fail(call, TRANCHE_NOT_FOUND, text_of("nothing is prepared for this key"));
+    case kUnreadable: return fail_unreadable(self, call);
+    case kRead: break;
+  }
   push_share(self, call, &one);
   return TRANCHE_OK;
 }
 
 #if TRANCHE_TARGET_MINOR >= 1
 /* Nothing is ever left half: a share is renamed into place. The number shows how many there are. */
-static int count_one(const share* one, void* with) {
+static void count_one(const share* one, void* with) {
   (void)one;
   ++*(int64_t*)with;
-  return 1;
 }
 static tranche_code sweep(tranche_instance* self, tranche_call* call) {
   int64_t count = 0;
-  (void)call;
-  each_share(self, count_one, &count);
+  if (!each_share(self, count_one, &count)) return fail_unreadable(self, call);
   /* A host of 1.0 has no record_metric: its table ends before it. */
   if (self->host->head.struct_size >= sizeof(tranche_host_api)) self->host->record_metric(self->host->host, text_of("boards"), count);
   return TRANCHE_OK;

@@ -45,6 +45,7 @@ std::string Good::Path(const sdk::Key& key) const {
 
 std::vector<sdk::Device> Good::Discover(sdk::Call&) {
   if (broken) Refuse(TRANCHE_INTERNAL, "another instance took the library's state with it");
+  if (Is("discover_fails")) Refuse(TRANCHE_INTERNAL, "the bus does not answer");
   std::vector<sdk::Device> devices;
   for (int i = 0; i < 2 && !Is("no_device"); ++i) {
     sdk::Device device;
@@ -54,6 +55,7 @@ std::vector<sdk::Device> Good::Discover(sdk::Call&) {
     device.modes = {"whole", "share"};
     device.attributes["model"] = std::string("Good");
     device.capacities["memory"] = {16ll << 30, "16Gi", "bytes", true, "strong", {}, {}};
+    if (Is("count_without_limit")) device.capacities["queues"] = {64, "", "count", true, "hard", {}, {}};
     devices.push_back(std::move(device));
   }
   return devices;
@@ -66,7 +68,8 @@ sdk::Share Good::PrepareOne(sdk::Call& call, const sdk::PrepareRequest& request)
   share.key = request.key;
   for (const auto& [name, amount] : request.consumed) {
     const std::int64_t factor = Is("lies_about_limit") ? 2 : 1;
-    share.limits.push_back({name, "", amount.value, amount.value * factor, "strong", host_.Now(), "none"});
+    if (name == "queues") continue;
+    share.limits.push_back({name, "", Is("requested_other") ? amount.value / 2 : amount.value, amount.value * factor, "strong", host_.Now(), "none"});
   }
   if (Is("no_limit")) share.limits.clear();
   share.state = request.physical;
@@ -104,6 +107,7 @@ void Good::UnprepareOne(const sdk::ShareRef& share) {
   const std::lock_guard lock(mutex_);
   const std::string path = Path(share.key);
   if (Is("needs_state") && share.state.empty()) Refuse(TRANCHE_INVALID_ARGUMENT, "state is empty");
+  if (Is("ignores_without_state") && share.state.empty()) return;
   if (Is("unknown_fails") && !released_.contains(share.key) && !std::filesystem::exists(path)) Refuse(TRANCHE_NOT_FOUND, "the key is unknown");
   if (Is("unprepare_once") && released_.contains(share.key)) Refuse(TRANCHE_NOT_FOUND, "the key was released");
   ++released_[share.key];
@@ -127,7 +131,8 @@ std::vector<sdk::Share> Good::ListPrepared(sdk::Call&) {
   std::vector<sdk::Share> shares;
   for (const auto& entry : std::filesystem::directory_iterator(directory_)) {
     if (entry.path().extension() != ".share") continue;
-    const sdk::Share share = Load(entry.path());
+    sdk::Share share = Load(entry.path());
+    if (Is("lists_no_request") && !share.limits.empty()) share.limits.front().requested = 0;
     if (Is("forgets") && !prepared_.contains(share.key)) continue;
     shares.push_back(share);
     if (Is("lists_twice")) shares.push_back(share);
