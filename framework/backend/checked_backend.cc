@@ -160,6 +160,7 @@ class CheckedBackend : public Backend {
   std::string Where(std::string_view function, const ShareKey& key) const { return absl::StrCat(Where(function), ", ", Describe(key)); }
 
   absl::Status Call(Function function, std::string_view name, const std::string& argument, CallRecord& record) {
+    if (Passed(record.deadline)) return absl::DeadlineExceededError(absl::StrCat(Where(name), ": no time is left for this call, which was not made; retry"));
     return Annotate(instance_->Call(function, argument, record), Where(name));
   }
 

@@ -21,15 +21,21 @@ namespace {
 
 constexpr int kAttempts = 10;
 
-// The file, locked, if it is still the one under that name: another host may just remove it. -1 otherwise.
-int OpenLocked(const std::string& path) {
+bool HasContent(int fd, const std::string& sha256) {
+  const absl::StatusOr<std::string> content = ReadFile(absl::StrCat("/proc/self/fd/", fd), kMaxLibraryBytes);
+  return content.ok() && Sha256Hex(*content) == sha256;
+}
+
+// The file, locked, if it is still the one under that name: another host may just remove it. One that a power failure cut short is removed. -1 otherwise.
+int OpenLocked(const std::string& path, const std::string& sha256) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) return -1;
   struct stat held {};
   struct stat named {};
   const bool same = ::flock(fd, LOCK_SH | LOCK_NB) == 0 && ::fstat(fd, &held) == 0 && ::stat(path.c_str(), &named) == 0 && held.st_ino == named.st_ino &&
                     held.st_dev == named.st_dev;
-  if (same) return fd;
+  if (same && HasContent(fd, sha256)) return fd;
+  if (same) ::unlink(path.c_str());
   ::close(fd);
   return -1;
 }
@@ -56,7 +62,7 @@ absl::StatusOr<LibraryCopy> LibraryCopy::Make(const CheckedLibrary& library, con
   const std::string path = absl::StrCat(directory, "/", name);
   int fd = -1;
   for (int attempt = 0; attempt < kAttempts && fd < 0; ++attempt) {
-    fd = OpenLocked(path);
+    fd = OpenLocked(path, library.manifest.sha256);
     if (fd >= 0) break;
     TRANCHE_ASSIGN_OR_RETURN(const std::string content, ReadFile(library.path, kMaxLibraryBytes));
     if (Sha256Hex(content) != library.manifest.sha256) {
@@ -64,7 +70,7 @@ absl::StatusOr<LibraryCopy> LibraryCopy::Make(const CheckedLibrary& library, con
           absl::StrCat("backend ", library.manifest.name, ": ", library.path, " was replaced while it was read; it is read again soon"));
     }
     TRANCHE_RETURN_IF_ERROR(WriteFileAtomically(path, content, 0500, Durability::kVisible));
-    fd = OpenLocked(path);
+    fd = OpenLocked(path, library.manifest.sha256);
   }
   if (fd < 0)
     return absl::UnavailableError(absl::StrCat("backend ", library.manifest.name, ": ", path, " cannot be opened and locked: ", std::strerror(errno)));

@@ -40,6 +40,7 @@ constexpr std::chrono::seconds kFallbackPoll{1};  // where the kernel cannot tel
 constexpr std::chrono::seconds kDrainPatience{5};
 // How often the process's CPU time is looked at: while it is called, and else.
 constexpr milliseconds kBusyLook{20}, kQuietLook{10000};
+constexpr int kLongestProbation = 16;  // times the shortest
 
 // Wakes the owner's poll.
 class Bell {
@@ -70,7 +71,7 @@ class RunnerInstance : public Instance {
         runner_(std::move(runner)),
         create_argument_(std::move(create)),
         services_(options.name, std::move(events), options.limits),
-        link_([this](Function function, std::size_t bytes) { Earn(WorthOf(function, bytes)); }, [this] { bell_.Ring(); }) {}
+        link_([this](Function function, std::size_t bytes) { Earn(WorthOf(function, bytes, last_answer_[Index(function)])); }, [this] { bell_.Ring(); }) {}
 
   ~RunnerInstance() override {
     stopping_ = true;
@@ -95,6 +96,7 @@ class RunnerInstance : public Instance {
       prepare_time_ += static_cast<std::int64_t>(done->microseconds);
       ++prepare_calls_;
     }
+    last_answer_[Index(function)] = SizeOf(*done);
     return Fill(*std::move(done), record);
   }
 
@@ -110,6 +112,15 @@ class RunnerInstance : public Instance {
   // The first call after a look at the CPU time asks for the next one.
   void Earn(microseconds worth) {
     if (earned_.fetch_add(worth.count()) == 0) bell_.Ring();
+  }
+
+  static std::size_t Index(Function function) { return static_cast<std::size_t>(function); }
+
+  static std::size_t SizeOf(const runner::Done& done) {
+    std::size_t bytes = 0;
+    for (const std::string& device : done.devices) bytes += device.size();
+    for (const std::string& share : done.shares) bytes += share.size();
+    return bytes;
   }
 
   static absl::Status Fill(runner::Done done, CallRecord& record) {
@@ -131,7 +142,8 @@ class RunnerInstance : public Instance {
       const absl::Status& why = served.first;
       if (!IsFirstDone() && !why.ok()) return SetFirst(why);
       if (stopping_) return;
-      if (served.second >= runner_.stable_after) failures = 0;
+      was_stable_ = served.second >= runner_.stable_after;
+      if (was_stable_) failures = 0;
       const milliseconds pause = BackOff(failures++);
       LogError("a backend's process is replaced", {{"backend", name_}, {"reason", std::string(why.message())}, {"milliseconds", absl::StrCat(pause.count())}});
       services_.OnAvailability(why);
@@ -243,7 +255,7 @@ class RunnerInstance : public Instance {
     }
     const microseconds earned(earned_.exchange(0));
     const microseconds elapsed = std::chrono::duration_cast<microseconds>(now - last_look_);
-    if (!account_.Draw(*used - used_, earned, elapsed, link_.Idle())) probation_until_ = now + runner_.probation;
+    if (!account_.Draw(*used - used_, earned, elapsed, link_.Idle())) Punish(now);
     used_ = *used;
     last_look_ = now;
     next_look_ = now + (link_.Idle() ? kQuietLook : kBusyLook);
@@ -255,9 +267,17 @@ class RunnerInstance : public Instance {
     }
   }
 
+  // Longer each time for one that goes on as soon as it may: where its process is replaced at the end, not every minute.
+  void Punish(Deadline now) {
+    const bool again = now < probation_until_ + probation_;
+    if (now >= probation_until_) probation_ = again ? std::min(probation_ * 2, runner_.probation * kLongestProbation) : runner_.probation;
+    probation_until_ = now + probation_;
+  }
+
+  // At every look: threads of an idle one are idle too, but not those of one that was not yet found.
   void PutOnProbation() {
-    if (IsGreedy()) return;
     const absl::Status set = SetPriority(process_.pid(), Priority::kIdle);
+    if (IsGreedy()) return;
     LogWarning("a backend's process takes more CPU time than its calls are worth: for a while it runs only when nobody else wants to",
                {{"backend", name_}, {"pid", absl::StrCat(process_.pid())}, {"problem", std::string(set.message())}});
     SetGreedy(true);
@@ -283,11 +303,11 @@ class RunnerInstance : public Instance {
     return status_.is_greedy;
   }
 
-  // No new calls; the process is replaced when those in progress have ended, or soon.
+  // No new calls; the process is replaced when those in progress have ended or are given up.
   void Drain(const char* why) {
     draining_why_ = absl::UnavailableError(why);
-    draining_until_ = DeadlineIn(kDrainPatience);
     link_.Refuse(draining_why_);
+    draining_until_ = std::max(DeadlineIn(kDrainPatience), link_.LatestDeadline().value_or(Deadline::min()));
   }
 
   absl::Status Receive() {
@@ -317,17 +337,26 @@ class RunnerInstance : public Instance {
         if (output_->AdmitLog()) services_.OnLog(log->level, log->text);
         return absl::OkStatus();
       }
-      case FrameType::kHealth: services_.OnHealth(frame.payload); return absl::OkStatus();
-      case FrameType::kDevicesChanged: services_.OnDevicesChanged(); return absl::OkStatus();
+      case FrameType::kHealth:
+      case FrameType::kDevicesChanged:
+      case FrameType::kShareLost: return TakeNotice(frame);
       case FrameType::kMetric: {
         const std::optional<runner::Metric> metric = runner::DecodeMetric(frame.payload);
         if (!metric.has_value()) return Broken("an unreadable metric");
         services_.OnMetric(metric->name, metric->value);
         return absl::OkStatus();
       }
-      case FrameType::kShareLost: services_.OnShareLost(frame.payload); return absl::OkStatus();
       default: return Broken("a frame that only the host sends");
     }
+  }
+
+  // None of these may be lost: a flood ends the process, and all that the notices would have said is asked anew of the next one.
+  absl::Status TakeNotice(const runner::FrameReader::Received& frame) {
+    if (!notices_.Take()) return Broken("thousands of notices of health, lost shares and changed devices at once");
+    if (frame.type == FrameType::kHealth) services_.OnHealth(frame.payload);
+    if (frame.type == FrameType::kDevicesChanged) services_.OnDevicesChanged();
+    if (frame.type == FrameType::kShareLost) services_.OnShareLost(frame.payload);
+    return absl::OkStatus();
   }
 
   absl::Status TakeStarted(const std::string& payload) {
@@ -361,6 +390,7 @@ class RunnerInstance : public Instance {
     if (!instance) return absl::InternalError("create: said OK without an instance");
     serving_since_ = last_look_ = next_look_ = std::chrono::steady_clock::now();
     used_ = CpuTimeOf(process_.pid()).value_or(microseconds(0));
+    account_ = CpuAccount(was_stable_ ? CpuAccount::kStart : microseconds(0));
     SetGreedy(false);  // a new process; on probation all the same, if its backend is
     if (*serving_since_ < probation_until_) PutOnProbation();
     link_.Serve(concurrent_);
@@ -450,6 +480,7 @@ class RunnerInstance : public Instance {
   std::atomic<std::uint64_t> prepare_calls_ = 0;
   std::atomic<std::int64_t> prepare_time_ = 0;  // microseconds
   std::atomic<std::int64_t> earned_ = 0;        // microseconds of CPU time, since the last look
+  std::array<std::atomic<std::size_t>, runner::kFunctions> last_answer_{};  // bytes, by function
 
   // The owner's thread's own.
   RunnerProcess process_;
@@ -459,8 +490,11 @@ class RunnerInstance : public Instance {
   absl::Status draining_why_;
   bool concurrent_ = false;
   CpuAccount account_;
+  bool was_stable_ = true;  // the process before this one; true for the first
+  Bucket notices_{4096, 100};
   microseconds used_{};  // CPU time until the last look
   Deadline last_look_, next_look_, probation_until_;
+  milliseconds probation_{0};
   std::array<char, 16 * 1024> buffer_;
   std::minstd_rand random_{static_cast<unsigned>(std::chrono::steady_clock::now().time_since_epoch().count())};
 

@@ -30,7 +30,10 @@ absl::Status WriteAll(int socket, const std::string& bytes, Deadline deadline) {
     if (count > 0) sent += static_cast<std::size_t>(count);
     if (count >= 0 || errno == EINTR) continue;
     if (errno != EAGAIN) return absl::UnavailableError(absl::StrCat("its process does not listen any more: ", std::strerror(errno)));
-    if (Passed(deadline)) return absl::DeadlineExceededError("its process takes no more calls; it is replaced");
+    if (Passed(deadline)) {
+      if (sent > 0) ::shutdown(socket, SHUT_RDWR);  // what comes next would be read as the rest of this frame
+      return absl::DeadlineExceededError("its process takes no more calls; it is replaced");
+    }
     pollfd writable{socket, POLLOUT, 0};
     ::poll(&writable, 1, MillisecondsUntil(deadline));
   }
@@ -39,10 +42,23 @@ absl::Status WriteAll(int socket, const std::string& bytes, Deadline deadline) {
 
 }  // namespace
 
-absl::Status RunnerLink::Enter(std::unique_lock<std::mutex>& lock, Deadline deadline) {
-  const auto may_go = [this] { return !serving_ || concurrent_ || calls_.empty(); };
-  if (!free_.wait_until(lock, deadline, may_go)) { return absl::DeadlineExceededError("an earlier call on this backend has not returned; retry"); }
-  return serving_ ? absl::OkStatus() : why_;
+// A prepare that was given up may still put its share in force, an unprepare still take it away: neither is overtaken by the other, which would leave
+// the wrong one of the two. The owner bounds the wait (hang_grace).
+bool RunnerLink::MayGo(runner::Function function) const {
+  const auto changes = [](runner::Function one) { return one == runner::Function::kPrepare || one == runner::Function::kUnprepare; };
+  if (!serving_) return true;
+  if (!concurrent_) return calls_.empty();
+  return !changes(function) ||
+         std::none_of(calls_.begin(), calls_.end(), [&](const auto& call) { return call.second->abandoned && changes(call.second->function); });
+}
+
+absl::Status RunnerLink::Enter(runner::Function function, std::unique_lock<std::mutex>& lock, Deadline deadline) {
+  if (!free_.wait_until(lock, deadline, [&] { return MayGo(function); })) {
+    return absl::DeadlineExceededError("an earlier call on this backend has not returned; retry");
+  }
+  if (!serving_) return why_;
+  if (Passed(deadline)) return absl::DeadlineExceededError("no time is left for this call, which was not made; retry");
+  return absl::OkStatus();
 }
 
 absl::StatusOr<runner::Done> RunnerLink::Call(runner::Function function, const std::string& argument, Deadline deadline) {
@@ -51,14 +67,17 @@ absl::StatusOr<runner::Done> RunnerLink::Call(runner::Function function, const s
   }
   const std::int64_t deadline_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(deadline.time_since_epoch()).count();
   const auto pending = std::make_shared<Pending>();
+  pending->function = function;
   pending->deadline = deadline;
   std::unique_lock lock(mutex_);
-  TRANCHE_RETURN_IF_ERROR(Enter(lock, deadline));
+  TRANCHE_RETURN_IF_ERROR(Enter(function, lock, deadline));
+  const std::uint64_t generation = generation_;
   const std::uint64_t id = next_call_++;
   calls_.emplace(id, pending);
   lock.unlock();
   entered_(function, argument.size());
-  const absl::Status sent = Send(runner::FrameType::kCall, id, runner::Encode(runner::Call{function, deadline_ns, argument}), deadline);
+  const std::string frame = runner::Frame(runner::FrameType::kCall, id, runner::Encode(runner::Call{function, deadline_ns, argument}));
+  const absl::Status sent = SendTo(generation, frame, deadline);
   lock.lock();
   const bool answered = sent.ok() && pending->changed.wait_until(lock, deadline + kLateAnswer, [&] { return pending->outcome.has_value(); });
   if (pending->outcome.has_value()) return *std::move(pending->outcome);
@@ -66,7 +85,7 @@ absl::StatusOr<runner::Done> RunnerLink::Call(runner::Function function, const s
   lock.unlock();
   abandoned_();
   if (!sent.ok()) return sent;
-  Send(runner::FrameType::kCancel, id, "", DeadlineIn(std::chrono::milliseconds(10))).IgnoreError();
+  SendTo(generation, runner::Frame(runner::FrameType::kCancel, id, ""), DeadlineIn(std::chrono::milliseconds(10))).IgnoreError();
   return absl::DeadlineExceededError("it did not answer by the deadline; unless it does so soon its process is replaced; retry");
 }
 
@@ -87,12 +106,15 @@ void RunnerLink::Serve(bool concurrent) {
 }
 
 absl::Status RunnerLink::Send(runner::FrameType type, std::uint64_t call, const std::string& payload, Deadline deadline) {
-  const std::string frame = runner::Frame(type, call, payload);
+  return SendTo(generation_, runner::Frame(type, call, payload), deadline);
+}
+
+absl::Status RunnerLink::SendTo(std::uint64_t generation, const std::string& frame, Deadline deadline) {
   std::unique_lock lock(send_mutex_);
   if (!send_free_.wait_until(lock, deadline, [this] { return !sending_; })) {
     return absl::DeadlineExceededError("its process takes no more calls; it is replaced");
   }
-  if (socket_ < 0) return absl::UnavailableError("its process has ended; retry");
+  if (socket_ < 0 || generation != generation_) return absl::UnavailableError("its process has ended; retry");
   sending_ = true;
   const int socket = socket_;
   lock.unlock();
@@ -111,7 +133,7 @@ bool RunnerLink::Answer(std::uint64_t call, runner::Done done) {
   found->second->outcome = std::move(done);
   found->second->changed.notify_one();
   calls_.erase(found);
-  if (!concurrent_) free_.notify_one();
+  free_.notify_all();
   return true;
 }
 
@@ -138,11 +160,19 @@ void RunnerLink::Close(const absl::Status& why) {
   if (socket_ >= 0) ::shutdown(socket_, SHUT_RDWR);  // whoever writes now stops
   send_free_.wait(lock, [this] { return !sending_; });
   socket_ = -1;
+  ++generation_;
 }
 
 bool RunnerLink::Idle() const {
   const std::lock_guard lock(mutex_);
   return calls_.empty();
+}
+
+std::optional<Deadline> RunnerLink::LatestDeadline() const {
+  const std::lock_guard lock(mutex_);
+  std::optional<Deadline> latest;
+  for (const auto& [id, pending] : calls_) latest = latest.has_value() ? std::max(*latest, pending->deadline) : pending->deadline;
+  return latest;
 }
 
 std::optional<Deadline> RunnerLink::OldestAbandoned() const {

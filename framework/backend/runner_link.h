@@ -2,6 +2,7 @@
 // that owns the process (runner_backend.cc) feeds it with what arrives.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -43,15 +44,20 @@ class RunnerLink {
   bool Idle() const;
   // The deadline of the oldest call that was given up and has not been answered.
   std::optional<Deadline> OldestAbandoned() const;
+  // By when every call in progress has been answered or given up.
+  std::optional<Deadline> LatestDeadline() const;
 
  private:
   struct Pending {
+    runner::Function function;
     Deadline deadline;
     bool abandoned = false;
     std::optional<absl::StatusOr<runner::Done>> outcome;
     std::condition_variable changed;
   };
-  absl::Status Enter(std::unique_lock<std::mutex>& lock, Deadline deadline);
+  absl::Status Enter(runner::Function function, std::unique_lock<std::mutex>& lock, Deadline deadline);
+  bool MayGo(runner::Function function) const;
+  absl::Status SendTo(std::uint64_t generation, const std::string& frame, Deadline deadline);
 
   const std::function<void(runner::Function, std::size_t)> entered_;
   const std::function<void()> abandoned_;
@@ -66,6 +72,7 @@ class RunnerLink {
   std::condition_variable send_free_;
   bool sending_ = false;
   int socket_ = -1;
+  std::atomic<std::uint64_t> generation_ = 0;  // of the process: what was meant for one is not sent to the next
 };
 
 }  // namespace tranche::backend

@@ -19,7 +19,7 @@ constexpr int kReadsAtOnce = 8;  // so that a flood does not keep the answers wa
 
 bool Bucket::Take() {
   const auto now = std::chrono::steady_clock::now();
-  tokens_ = std::min(kBurst, tokens_ + kPerSecond * std::chrono::duration<double>(now - last_).count());
+  tokens_ = std::min(burst_, tokens_ + per_second_ * std::chrono::duration<double>(now - last_).count());
   last_ = now;
   if (tokens_ < 1) {
     ++dropped_;

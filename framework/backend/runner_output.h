@@ -9,15 +9,16 @@
 
 namespace tranche::backend {
 
-// So many lines at once, so many a second on average.
+// So many at once, so many a second on average; a log's, if not said otherwise.
 class Bucket {
  public:
+  explicit Bucket(double burst = 200, double per_second = 50) : burst_(burst), per_second_(per_second), tokens_(burst) {}
   bool Take();
   std::uint64_t TakeDropped() { return std::exchange(dropped_, 0); }
 
  private:
-  static constexpr double kBurst = 200, kPerSecond = 50;
-  double tokens_ = kBurst;
+  const double burst_, per_second_;
+  double tokens_;
   std::uint64_t dropped_ = 0;
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };

@@ -13,6 +13,8 @@
 
 #include <absl/strings/str_cat.h>
 
+#include "base/status.h"
+
 namespace tranche::backend {
 namespace {
 
@@ -25,25 +27,49 @@ constexpr int kSlowness = 10;
 constexpr int kSlowness = 1;
 #endif
 
-constexpr milliseconds kPerKibibyte{20 * kSlowness}, kPerOtherCall{100 * kSlowness};
+constexpr milliseconds kPerKibibyte{20 * kSlowness}, kPerOtherCall{100 * kSlowness}, kPerAnsweredKibibyte{2 * kSlowness};
 constexpr int kBackgroundShare = 20;  // one of so many parts of a CPU
 
-absl::Status SetThread(pid_t thread, Priority priority) {
+constexpr int kPasses = 8;  // over the threads, for those that start meanwhile
+
+absl::Status SetThread(pid_t thread, Priority priority, bool& changed) {
   const sched_param none{};
   const int policy = priority == Priority::kIdle ? SCHED_IDLE : SCHED_OTHER;
+  if (::sched_getscheduler(thread) == policy) return absl::OkStatus();
+  changed = true;
   if (::sched_setscheduler(thread, policy, &none) == 0 || errno == ESRCH) return absl::OkStatus();
   return absl::PermissionDeniedError(absl::StrCat("thread ", thread, ": ", std::strerror(errno)));
 }
 
+absl::Status SetThreads(pid_t pid, Priority priority, bool& changed) {
+  const std::string directory = absl::StrCat("/proc/", pid, "/task");
+  const std::unique_ptr<DIR, int (*)(DIR*)> tasks(::opendir(directory.c_str()), ::closedir);
+  if (tasks == nullptr) return errno == ENOENT ? absl::OkStatus() : absl::UnavailableError(absl::StrCat(directory, ": ", std::strerror(errno)));
+  absl::Status status;
+  while (const dirent* entry = ::readdir(tasks.get())) {
+    const std::string name = entry->d_name;
+    pid_t thread = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), thread);
+    if (error != std::errc() || end != name.data() + name.size()) continue;
+    if (const absl::Status set = SetThread(thread, priority, changed); !set.ok() && status.ok()) status = set;
+  }
+  return status;
+}
+
 }  // namespace
 
-microseconds WorthOf(runner::Function function, std::size_t argument_bytes) {
-  if (function != runner::Function::kPrepare && function != runner::Function::kUnprepare) return kPerOtherCall;
+microseconds WorthOf(runner::Function function, std::size_t argument_bytes, std::size_t last_answer_bytes) {
+  if (function != runner::Function::kPrepare && function != runner::Function::kUnprepare) {
+    return kPerOtherCall + kPerAnsweredKibibyte * static_cast<std::int64_t>(last_answer_bytes / 1024);
+  }
   return kPerKibibyte * static_cast<std::int64_t>(argument_bytes / 1024 + 1);
 }
 
 bool CpuAccount::Draw(microseconds used, microseconds earned, microseconds elapsed, bool idle) {
   balance_ += earned + elapsed / kBackgroundShare - used;
+  const microseconds taken = std::clamp<microseconds>(-balance_, microseconds(0), spare_);
+  spare_ -= taken;
+  balance_ += taken;
   const bool enough = balance_ >= microseconds(0);
   balance_ = std::max(balance_, microseconds(0));
   if (idle) balance_ = std::min<microseconds>(balance_, kMostSaved);
@@ -58,18 +84,12 @@ std::optional<microseconds> CpuTimeOf(pid_t pid) {
 }
 
 absl::Status SetPriority(pid_t pid, Priority priority) {
-  const std::string directory = absl::StrCat("/proc/", pid, "/task");
-  const std::unique_ptr<DIR, int (*)(DIR*)> tasks(::opendir(directory.c_str()), ::closedir);
-  if (tasks == nullptr) return errno == ENOENT ? absl::OkStatus() : absl::UnavailableError(absl::StrCat(directory, ": ", std::strerror(errno)));
-  absl::Status status;
-  while (const dirent* entry = ::readdir(tasks.get())) {
-    const std::string name = entry->d_name;
-    pid_t thread = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), thread);
-    if (error != std::errc() || end != name.data() + name.size()) continue;
-    if (const absl::Status set = SetThread(thread, priority); !set.ok() && status.ok()) status = set;
+  for (int pass = 0; pass < kPasses; ++pass) {
+    bool changed = false;
+    TRANCHE_RETURN_IF_ERROR(SetThreads(pid, priority, changed));
+    if (!changed) break;
   }
-  return status;
+  return absl::OkStatus();
 }
 
 }  // namespace tranche::backend

@@ -134,10 +134,14 @@ std::optional<std::string> RunnerProcess::Reap(std::chrono::milliseconds patienc
   const auto end = std::chrono::steady_clock::now() + patience;
   std::chrono::milliseconds pause{1};
   while (true) {
-    int status = 0;
-    const pid_t ended = ::waitpid(pid_, &status, WNOHANG);
-    if (ended == pid_) return Describe(status);
-    if (ended < 0 && errno != EINTR) return "nothing known of its end";
+    siginfo_t information{};
+    const int looked = ::waitid(P_PID, static_cast<id_t>(pid_), &information, WEXITED | WNOHANG | WNOWAIT);
+    if (looked == 0 && information.si_pid == pid_) {
+      ::kill(-pid_, SIGKILL);  // what it started and left; the number of the group is its own until it is reaped
+      int status = 0;
+      return ::waitpid(pid_, &status, 0) == pid_ ? Describe(status) : "nothing known of its end";
+    }
+    if (looked < 0 && errno != EINTR) return "nothing known of its end";
     if (std::chrono::steady_clock::now() >= end) return std::nullopt;
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, std::chrono::milliseconds(20));

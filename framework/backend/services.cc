@@ -78,7 +78,15 @@ Services::Services(std::string backend_name, Events events, PayloadLimits limits
   table_.record_metric = &RecordMetric;
 }
 
-void Services::Complain(std::string_view what) const { LogWarning("a backend broke a rule of the ABI", {{"backend", name_}, {"what", std::string(what)}}); }
+void Services::Complain(std::string_view what) const {
+  std::uint64_t dropped = 0;
+  {
+    const std::lock_guard lock(complaints_mutex_);
+    if (!complaints_.Take()) return;
+    dropped = complaints_.TakeDropped();
+  }
+  LogWarning("a backend broke a rule of the ABI", {{"backend", name_}, {"what", std::string(what)}, {"dropped", absl::StrCat(dropped)}});
+}
 
 void Services::OnLog(std::uint32_t level, std::string_view message) const {
   const LogLevel ours = level == TRANCHE_LOG_DEBUG     ? LogLevel::kDebug

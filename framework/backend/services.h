@@ -15,6 +15,7 @@
 
 #include "backend/backend.h"
 #include "backend/in_process.h"
+#include "backend/runner_output.h"
 
 namespace tranche::backend {
 
@@ -84,12 +85,15 @@ class Services {
 
   static void RecordMetric(void* host, tranche_str name, std::int64_t value) noexcept;
 
+  // Not more often than a log bears: a backend may break a rule in a loop.
   void Complain(std::string_view what) const;
 
   const std::string name_;
   const Events events_;
   const PayloadLimits limits_;
   tranche_host_api table_{};
+  mutable std::mutex complaints_mutex_;
+  mutable Bucket complaints_;
   mutable std::mutex metrics_mutex_;
   mutable std::map<std::string, std::int64_t> metrics_;
 };

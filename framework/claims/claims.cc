@@ -1,6 +1,8 @@
 #include "claims/claims.h"
 
 #include <algorithm>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include <boost/json.hpp>
@@ -61,6 +63,41 @@ std::optional<ClaimLocks::Held> ClaimLocks::TryAcquire(const ClaimId& id) {
   return std::optional<Held>(std::in_place, *this, id);
 }
 
+std::map<ClaimId, ClaimLocks::Held> ClaimLocks::AcquireFree(const std::set<ClaimId>& ids, Deadline deadline) {
+  std::map<ClaimId, Held> free;
+  std::unique_lock lock(mutex_);
+  const auto is_free = [this](const ClaimId& id) { return !held_.contains(id); };
+  if (!released_.wait_until(lock, deadline, [&] { return std::any_of(ids.begin(), ids.end(), is_free); })) return free;
+  for (const ClaimId& id : ids) {
+    if (held_.insert(id).second) free.try_emplace(id, *this, id);
+  }
+  return free;
+}
+
+void SideBySide(const std::vector<std::function<void()>>& tasks) {
+  std::vector<std::jthread> threads;
+  for (std::size_t i = 1; i < tasks.size(); ++i) {
+    try {
+      threads.emplace_back(tasks[i]);
+    } catch (const std::system_error&) {  // no thread is to be had: late is better than never
+      tasks[i]();
+    }
+  }
+  if (!tasks.empty()) tasks.front()();
+}
+
+absl::Status NotCalled(const std::string& backend) { return absl::DeadlineExceededError(Cat("backend '", backend, "' was left no time to answer; retry")); }
+
+ClaimId IdOf(const StoredClaim& stored) { return {stored.claim.driver, stored.claim.claim_uid}; }
+
+ClaimId IdOf(const ShareKey& key) { return {key.driver, key.claim_uid}; }
+
+std::set<std::string> BackendsOf(const StoredClaim& stored) {
+  std::set<std::string> backends;
+  for (const store::ShareRow& share : stored.shares) backends.insert(share.backend);
+  return backends;
+}
+
 bool IsCurrent(const std::optional<store::ClaimRow>& row, const store::ClaimRow& known) {
   return row.has_value() && row->epoch == known.epoch && row->state == known.state;
 }
@@ -90,6 +127,19 @@ AuditRecord MakeAudit(Actor actor, std::string_view action, const store::ClaimRo
   record.capacity = ToJsonText(EncodeQuantities(share->consumed));
   record.policy_version = share->policy_version;
   return record;
+}
+
+absl::Status CheckEnforced(const store::ShareRow& share, const AppliedShare& applied, const PublishedDevice* device) {
+  if (device == nullptr || device->mode != Mode::kShare) return absl::OkStatus();
+  for (const auto& [name, amount] : share.consumed) {
+    const auto capacity = device->capacity.find(name);
+    if (name == "shares" || amount.IsZero() || capacity == device->capacity.end() || capacity->second.enforcement == Enforcement::kNone) continue;
+    const bool limited = std::any_of(applied.limits.begin(), applied.limits.end(), [&](const LimitInForce& limit) { return limit.capacity == name; });
+    if (limited) continue;
+    return absl::FailedPreconditionError(Cat("backend '", share.backend, "' put no limit in force for ", name, ", which it says to enforce '",
+                                             EnforcementName(capacity->second.enforcement), "'; the share was refused"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckApplied(const store::ShareRow& share, const AppliedShare& applied, const backend::EditAllowList& allowed) {
@@ -143,7 +193,9 @@ absl::Status Claims::Impl::RestoreFile(const StoredClaim& stored) {
   const store::ClaimRow& claim = stored.claim;
   return dependencies_.store.Write([&](store::Transaction& transaction) -> absl::Status {
     TRANCHE_ASSIGN_OR_RETURN(const std::optional<store::ClaimRow> now, transaction.FindClaim(claim.driver, claim.claim_uid));
-    return IsCurrent(now, claim) ? WriteFile(claim, stored.shares) : ChangedMeanwhile(claim.claim_uid);
+    if (!IsCurrent(now, claim)) return ChangedMeanwhile(claim.claim_uid);
+    TRANCHE_ASSIGN_OR_RETURN(const std::vector<store::ShareRow> shares, transaction.SharesOfClaim(claim.driver, claim.claim_uid));
+    return WriteFile(claim, shares);
   });
 }
 
@@ -197,14 +249,21 @@ backend::PrepareItem Claims::Impl::ItemOf(const store::ClaimRow& claim, const st
 std::map<ShareKey, absl::StatusOr<AppliedShare>> Claims::Impl::CallPrepare(const std::map<std::string, std::vector<backend::PrepareItem>>& items,
                                                                            Deadline deadline) {
   std::map<ShareKey, absl::StatusOr<AppliedShare>> answers;
+  std::map<std::string, std::vector<backend::PrepareOutcome>> outcomes;
+  std::vector<std::function<void()>> calls;
   for (const auto& [name, list] : items) {
-    const absl::Status missing = absl::UnavailableError(Cat("backend '", name, "' is not loaded"));
-    for (const backend::PrepareItem& item : list) answers.insert_or_assign(item.key, missing);
     const std::shared_ptr<backend::Backend> backend = dependencies_.backend(name);
-    if (backend == nullptr) continue;
-    const absl::Status silent = absl::InternalError(Cat("backend '", name, "' gave no answer for this share"));
+    const bool is_late = Passed(deadline);
+    const absl::Status silent = backend == nullptr ? absl::UnavailableError(Cat("backend '", name, "' is not loaded"))
+                                : is_late          ? NotCalled(name)
+                                                   : absl::InternalError(Cat("backend '", name, "' gave no answer for this share"));
     for (const backend::PrepareItem& item : list) answers.insert_or_assign(item.key, silent);
-    for (backend::PrepareOutcome& outcome : backend->Prepare(list, deadline)) {
+    if (backend == nullptr || is_late) continue;
+    calls.emplace_back([backend, deadline, &asked = list, &given = outcomes[name]] { given = backend->Prepare(asked, deadline); });
+  }
+  SideBySide(calls);
+  for (auto& [name, given] : outcomes) {
+    for (backend::PrepareOutcome& outcome : given) {
       const auto answer = answers.find(outcome.key);
       if (answer == answers.end()) continue;
       if (!outcome.status.ok()) {

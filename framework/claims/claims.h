@@ -4,8 +4,8 @@
 // that checks the stored rows (CAP-1) and writes the intent → backend applies and reads back → CDI file → outcome durable → answer. Any failure undoes
 // what was done, durably, and answers for that claim alone. Unprepare needs driver, UID and durable state only.
 //
-// Thread-safe. Calls for the same (driver, UID) are serialised; others run in parallel up to what the backends allow. Several processes may
-// work on one store: the transaction is the authority.
+// Thread-safe. Calls for the same (driver, UID) are serialised; others run in parallel up to what the backends allow, and what one call has to do with
+// several backends is done side by side. No backend is called with a passed deadline. Several processes may work on one store: the transaction is the authority.
 #pragma once
 
 #include <chrono>
@@ -88,11 +88,13 @@ class Claims {
 
   // Every reference has an answer. The answer of a prepared claim is the full device list again; CDI files are rewritten when absent.
   PrepareAnswers Prepare(const std::string& driver, const std::vector<ClaimReference>& claims, Deadline deadline);
-  // Unknown claim: success. All shares of one backend go in one call (a drain).
+  // Unknown claim: success. All shares of one backend go in one call (a drain); claims that another call is at work on follow when they are free.
   UnprepareAnswers Unprepare(const std::string& driver, const std::vector<ClaimReference>& claims, Deadline deadline);
 
   // Durable claims × what each backend says is applied × CDI files. At start, when a backend reports a lost share, every few minutes.
-  // `backend` empty: all. Unreachable backends are skipped and reported as an error after the others were done.
+  // `backend` empty: all. Backends are asked side by side and none waits for another; a first look, which locks no claim, has half of the time at most, and
+  // what differs is looked at again and repaired with the locks of those claims alone. A claim that a call is at work on is left to that call. Unreachable
+  // backends are skipped and reported as an error after the others were done.
   absl::StatusOr<std::vector<Repair>> Reconcile(const std::string& backend, Deadline deadline);
 
   // Holds the limits that are in force against those that were granted, and puts right what somebody changed by hand. Every few seconds: takes no lock

@@ -21,7 +21,8 @@ namespace tranche::claims {
 
 using ClaimId = std::pair<std::string, std::string>;  // driver, claim UID
 
-// Calls for one (driver, UID) take turns. Several ids are taken in their order, so that two calls cannot wait for each other.
+// Calls for one (driver, UID) take turns. Several ids are taken in their order, so that two calls cannot wait for each other; who takes what is free
+// holds nothing while it waits.
 class ClaimLocks {
  public:
   class Held {
@@ -37,6 +38,8 @@ class ClaimLocks {
   };
   std::optional<Held> Acquire(const ClaimId& id, Deadline deadline);  // nullopt: the deadline passed
   std::optional<Held> TryAcquire(const ClaimId& id);
+  // Those of `ids` that are free, as soon as one is. None: the deadline passed.
+  std::map<ClaimId, Held> AcquireFree(const std::set<ClaimId>& ids, Deadline deadline);
 
  private:
   std::mutex mutex_;
@@ -79,23 +82,28 @@ struct Release {
   bool superseded = false;  // another host process prepared it anew: it is not ours to speak of
 };
 
-// One run of Reconcile. Holds the locks of every claim that it looks at.
+// A look at what is stored and what backends have in force: first at everything, without a lock, then at a part, with the locks of its claims.
 struct Reconciliation {
-  std::string backend;     // empty: all
-  std::set<ClaimId> only;  // empty: all
+  std::set<std::string> ask;      // backends that are to list what they have
+  std::set<ClaimId> ids;          // of a part: what it is about
+  std::set<ClaimId> busy;         // those of them that a call is at work on: left to that call
+  std::set<std::string> drivers;  // whose leftovers are ours
   std::map<ClaimId, ClaimLocks::Held> locks;
-  std::vector<StoredClaim> claims;                                 // those that are locked
-  std::set<ShareKey> known;                                        // shares of every claim, locked or not
-  std::set<std::string> drivers;                                   // whose leftovers are ours
+  std::vector<StoredClaim> claims;
+  std::set<ShareKey> known;                                        // the shares of `claims`
   std::map<std::string, std::map<ShareKey, AppliedShare>> listed;  // by reachable backend
   std::vector<Repair> repairs;
   std::vector<absl::Status> errors;
 };
 
+// Where stored and applied seem to differ, with all backends that have to do with it.
+using Differences = std::map<ClaimId, std::set<std::string>>;
+
 // What reconcile found in force that the store knows nothing of. Thread-safe.
 class UnknownShares {
  public:
-  void Replace(const std::string& backend, const std::vector<UnknownShare>& shares);
+  // What is unknown of these claims, whose locks the caller holds.
+  void Replace(const std::string& backend, const std::set<ClaimId>& ids, const std::vector<UnknownShare>& shares);
   void Forget(const ClaimId& id);
   std::vector<UnknownShare> Of(const ClaimId& id) const;
   std::vector<UnknownShare> All() const;
@@ -130,7 +138,7 @@ class Claims::Impl {
   std::vector<PreparedDevice> Answer(const std::vector<store::ShareRow>& shares) const;
   backend::EditAllowList AllowedEdits(const std::string& backend) const;
   backend::PrepareItem ItemOf(const store::ClaimRow& claim, const store::ShareRow& share) const;
-  // One backend call per backend for the given shares; fills `applied` or gives the error, by key.
+  // One backend call per backend for the given shares, side by side; fills `applied` or gives the error, by key.
   std::map<ShareKey, absl::StatusOr<AppliedShare>> CallPrepare(const std::map<std::string, std::vector<backend::PrepareItem>>& items, Deadline deadline);
 
   // prepare.cc
@@ -151,39 +159,44 @@ class Claims::Impl {
 
   // unprepare.cc. The caller holds the claims' locks. Marks → backend → files and rows; what fails stays in the store as unpreparing.
   void ReleaseAll(std::vector<Release>& releases, Actor actor, Deadline deadline);
+  UnprepareAnswers UnprepareLocked(const std::string& driver, const std::map<std::string, ClaimReference>& claims, Deadline deadline);
   void MarkReleasing(std::vector<Release>& releases);
   void CallUnprepare(std::vector<Release>& releases, Deadline deadline);
   void Forget(std::vector<Release>& releases, Actor actor);
   absl::Status ForgetOne(store::Transaction& transaction, Release& release, Actor actor);
   void RejoinWhenDrained(const std::vector<Release>& releases);
 
-  // reconcile.cc
-  bool IsLeftover(const StoredClaim& stored) const;
-  bool Lock(Reconciliation& work, const ClaimId& id);
-  absl::Status Load(Reconciliation& work);
-  void ReleaseLeftovers(Reconciliation& work, Deadline deadline);
+  // reconcile.cc. Differences are looked for without a lock, so that a backend that hangs holds nobody up. What seems to differ is looked at again, and
+  // repaired, with the locks of its claims: one part per set of backends, so that no part waits for a backend that it has nothing to do with, and no claim
+  // is in two parts.
+  absl::StatusOr<std::vector<StoredClaim>> ReadClaims();
   void ListBackends(Reconciliation& work, Deadline deadline);
+  bool IsLeftover(const StoredClaim& stored) const;
+  bool Differs(const Reconciliation& look, const StoredClaim& stored) const;
+  Differences FindDifferences(const Reconciliation& look, const std::string& backend) const;
+  void RepairInParts(Reconciliation& look, const Differences& differences, const std::function<void(Reconciliation&)>& repair);
+  absl::Status Load(Reconciliation& part);
+  void RepairPart(Reconciliation& work, Deadline deadline);
+  void ReleaseLeftovers(Reconciliation& work, Deadline deadline);
   void Remake(Reconciliation& work, Deadline deadline);
   absl::StatusOr<std::set<const StoredClaim*>> StoreRemade(Reconciliation& work, const std::vector<const StoredClaim*>& claims);
   void TakeBack(Reconciliation& work, std::vector<Release> superseded, Deadline deadline);
   void RewriteFiles(Reconciliation& work);
   void RemoveOrphanShares(Reconciliation& work, Deadline deadline);
   bool IsOrphanFile(Reconciliation& work, const ClaimId& id);
-  void RemoveOrphanFiles(Reconciliation& work);
-
-  // unknown.cc
-  enum class Origin { kStored, kReleased, kUnknown };  // has a row, or a call is at work; had one; never had one
-  Origin OriginOf(Reconciliation& work, const ShareKey& key);
-  Release ReleaseOf(const store::ClaimRow& claim, const std::vector<UnknownShare>& unknown) const;
+  void RemoveOrphanFiles(Reconciliation& look);
   absl::StatusOr<std::vector<Repair>> Conclude(const Reconciliation& work) const;
 
-  // verify.cc. Differences are looked for without a lock and looked at again, and repaired, under the locks of the claims in question.
-  absl::Status LoadPrepared(Reconciliation& work);
-  std::set<ClaimId> FindSuspects(const Reconciliation& look) const;
+  // unknown.cc
+  enum class Origin { kStored, kReleased, kUnknown };          // has a row; had one; never had one
+  Origin OriginOf(Reconciliation& work, const ShareKey& key);  // with the claim's lock held
+  Release ReleaseOf(const store::ClaimRow& claim, const std::vector<UnknownShare>& unknown) const;
+
+  // verify.cc
   bool IsToWait(const ClaimId& id) const;
   void Postpone(const ClaimId& id);
   void NoteRepair(const StoredClaim& stored, const absl::Status& outcome);
-  void NoteVerified(const Reconciliation& work, const std::set<ClaimId>& suspects);
+  void NoteVerified(const Reconciliation& look, const Differences& suspects);
   void RefreshVerified(const std::vector<const StoredClaim*>& claims, WallTime now);
 
   // notify.cc. The caller holds the claim's lock. Nothing is built when nobody observes.
@@ -202,22 +215,40 @@ class Claims::Impl {
   std::atomic<bool> announced_ = false;          // the observer has heard of every claim that was prepared before the start
 };
 
+// Runs every task and returns when all have ended: the first here, each other on a thread of its own, so that none waits for another.
+void SideBySide(const std::vector<std::function<void()>>& tasks);
+
+// The answer for a backend that was left no time: a call with a passed deadline can only be given up.
+absl::Status NotCalled(const std::string& backend);
+
+ClaimId IdOf(const StoredClaim& stored);
+ClaimId IdOf(const ShareKey& key);
+std::set<std::string> BackendsOf(const StoredClaim& stored);
+
 // The limit of the same capacity and direction; null: none.
 const LimitInForce* FindLimit(const AppliedShare& applied, const LimitInForce& like);
 
 // In words, how what is listed differs from what the share was granted; empty: it does not. Null: nothing is listed.
 std::string DriftOf(const store::ShareRow& share, const AppliedShare* listed);
 
+// Whether one of its shares is not in force as granted, as far as their backends answered.
+bool Drifts(const Reconciliation& look, const StoredClaim& stored);
+
 // The audit record of a share, or of a claim when `share` is null.
 AuditRecord MakeAudit(Actor actor, std::string_view action, const store::ClaimRow& claim, const store::ShareRow* share, const absl::Status& outcome);
 
 // CAP-4 and the contract of `prepare`: the answer is for this key, complete, its edits are allowed and every limit is what was asked.
 absl::Status CheckApplied(const store::ShareRow& share, const AppliedShare& applied, const backend::EditAllowList& allowed);
+// Of a new share: whether the backend put a limit in force for everything that `device` (may be null) says is limited. The number of shares needs none.
+absl::Status CheckEnforced(const store::ShareRow& share, const AppliedShare& applied, const PublishedDevice* device);
 
 // At least this long for undoing, whatever the caller's deadline.
 inline Deadline AtLeast(Deadline deadline, std::chrono::milliseconds duration) {
   const Deadline least = DeadlineIn(duration);
   return deadline < least ? least : deadline;
 }
+
+// A first look may take half of the time: what hangs in it leaves the other half for the repairs of everybody else.
+inline Deadline HalfOf(Deadline deadline) { return deadline - (deadline - std::chrono::steady_clock::now()) / 2; }
 
 }  // namespace tranche::claims

@@ -304,10 +304,12 @@ void Claims::Impl::Apply(std::vector<Preparation>& preparations, Deadline deadli
 }
 
 void Claims::Impl::TakeAnswers(Preparation& preparation, const std::map<ShareKey, absl::StatusOr<AppliedShare>>& answers) const {
+  const std::shared_ptr<const inventory::Snapshot> snapshot = dependencies_.inventory.Current();
   for (std::size_t i = 0; i < preparation.shares.size(); ++i) {
     store::ShareRow& share = preparation.shares[i];
     const absl::StatusOr<AppliedShare>& answer = answers.at(share.key);
-    const absl::Status status = answer.ok() ? CheckApplied(share, *answer, AllowedEdits(share.backend)) : answer.status();
+    absl::Status status = answer.ok() ? CheckApplied(share, *answer, AllowedEdits(share.backend)) : answer.status();
+    if (status.ok()) status = CheckEnforced(share, *answer, snapshot->Find(share.key.driver, share.key.pool, share.key.device));
     if (answer.ok()) share.applied = *answer;  // its state helps to take a refused share away again
     if (status.ok()) {
       share.state = store::ShareState::kApplied;

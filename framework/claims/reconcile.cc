@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/fault.h"
@@ -12,10 +13,6 @@ namespace {
 
 // The kubelet gives up on a call after 45 s; an intent that is older belongs to no live call of any host.
 constexpr auto kOldestLiveIntent = std::chrono::seconds(60);
-
-bool Touches(const StoredClaim& stored, const std::string& backend) {
-  return backend.empty() || std::any_of(stored.shares.begin(), stored.shares.end(), [&](const store::ShareRow& share) { return share.backend == backend; });
-}
 
 bool HasEdits(const StoredClaim& stored) {
   return std::any_of(stored.shares.begin(), stored.shares.end(),
@@ -35,16 +32,21 @@ void AddRepair(Reconciliation& work, std::string what, const ShareKey& key, std:
 }  // namespace
 
 absl::StatusOr<std::vector<Repair>> Claims::Impl::Reconcile(const std::string& backend, Deadline deadline) {
-  Reconciliation work;
-  work.backend = backend;
-  TRANCHE_RETURN_IF_ERROR(Load(work));
-  ReleaseLeftovers(work, deadline);
-  ListBackends(work, deadline);
-  Remake(work, deadline);
-  RewriteFiles(work);
-  RemoveOrphanShares(work, deadline);
-  if (backend.empty()) RemoveOrphanFiles(work);
-  return Conclude(work);
+  Reconciliation look;
+  TRANCHE_ASSIGN_OR_RETURN(look.claims, ReadClaims());
+  const auto snapshot = dependencies_.inventory.Current();
+  for (const config::DriverConfiguration& driver : snapshot->configuration.drivers) look.drivers.insert(driver.name);
+  for (const auto& configured : snapshot->configuration.backends) look.ask.insert(configured.name);
+  for (const StoredClaim& stored : look.claims) {
+    look.drivers.insert(stored.claim.driver);
+    look.ask.merge(BackendsOf(stored));
+    for (const store::ShareRow& share : stored.shares) look.known.insert(share.key);
+  }
+  if (!backend.empty()) look.ask = {backend};
+  ListBackends(look, HalfOf(deadline));
+  RepairInParts(look, FindDifferences(look, backend), [&](Reconciliation& part) { RepairPart(part, deadline); });
+  if (backend.empty()) RemoveOrphanFiles(look);
+  return Conclude(look);
 }
 
 absl::StatusOr<std::vector<Repair>> Claims::Impl::Conclude(const Reconciliation& work) const {
@@ -54,48 +56,135 @@ absl::StatusOr<std::vector<Repair>> Claims::Impl::Conclude(const Reconciliation&
   return absl::Status(work.errors.front().code(), Cat("reconcile: ", work.repairs.size(), " repaired, ", work.errors.size(), " not: ", text));
 }
 
+absl::StatusOr<std::vector<StoredClaim>> Claims::Impl::ReadClaims() {
+  std::vector<StoredClaim> stored;
+  TRANCHE_RETURN_IF_ERROR(dependencies_.store.Read([&](store::Transaction& transaction) -> absl::Status {
+    TRANCHE_ASSIGN_OR_RETURN(std::vector<store::ClaimRow> claims, transaction.Claims());
+    if (claims.empty()) return absl::OkStatus();
+    TRANCHE_ASSIGN_OR_RETURN(std::vector<store::ShareRow> shares, transaction.Shares());
+    std::map<ClaimId, std::vector<store::ShareRow>> by_claim;
+    for (store::ShareRow& share : shares) by_claim[IdOf(share.key)].push_back(std::move(share));
+    for (store::ClaimRow& claim : claims) {
+      std::vector<store::ShareRow> own = std::move(by_claim[{claim.driver, claim.claim_uid}]);
+      stored.push_back({std::move(claim), std::move(own)});
+    }
+    return absl::OkStatus();
+  }));
+  return stored;
+}
+
+void Claims::Impl::ListBackends(Reconciliation& work, Deadline deadline) {
+  std::set<std::string> used;
+  for (const StoredClaim& stored : work.claims) used.merge(BackendsOf(stored));
+  std::map<std::string, absl::StatusOr<std::vector<AppliedShare>>> answers;
+  std::vector<std::function<void()>> calls;
+  for (const std::string& name : work.ask) {
+    const std::shared_ptr<backend::Backend> backend = dependencies_.backend(name);
+    if (backend == nullptr) {
+      // Configured and not loaded is the host's to report; with live shares it is a difference that cannot be repaired.
+      if (used.contains(name)) work.errors.push_back(absl::UnavailableError(Cat("backend '", name, "' is not loaded but has live shares")));
+      continue;
+    }
+    auto& answer = answers.emplace(name, NotCalled(name)).first->second;
+    if (!Passed(deadline)) calls.emplace_back([backend, deadline, &answer] { answer = backend->ListPrepared(deadline); });
+  }
+  SideBySide(calls);
+  for (auto& [name, answer] : answers) {
+    if (!answer.ok()) {
+      work.errors.push_back(Annotate(answer.status(), Cat("backend '", name, "': list what is applied")));
+      continue;
+    }
+    auto& shares = work.listed[name];
+    for (AppliedShare& share : *answer) {
+      const ShareKey key = share.key;
+      shares.insert_or_assign(key, std::move(share));
+    }
+  }
+}
+
+// Meant to be asked with the claim's lock held: then no call of this process is at work on it.
 bool Claims::Impl::IsLeftover(const StoredClaim& stored) const {
   if (stored.claim.state == store::ClaimState::kPrepared) return false;
-  // The caller holds the claim's lock: no call of this process is at work on it.
   return dependencies_.sole_host() || std::chrono::system_clock::now() - stored.claim.updated_at > kOldestLiveIntent;
 }
 
-// False: a call is at work on the claim.
-bool Claims::Impl::Lock(Reconciliation& work, const ClaimId& id) {
-  if (work.locks.contains(id)) return true;
-  std::optional<ClaimLocks::Held> lock = locks_.TryAcquire(id);
-  if (lock.has_value()) work.locks.emplace(id, *std::move(lock));
-  return work.locks.contains(id);
+bool Claims::Impl::Differs(const Reconciliation& look, const StoredClaim& stored) const {
+  if (stored.claim.state != store::ClaimState::kPrepared) return IsLeftover(stored);
+  return Drifts(look, stored) || (HasEdits(stored) && !cdi_.Read(stored.claim.driver, stored.claim.claim_uid).ok());
 }
 
-// Locks every claim that no call is at work on, and only then reads: a claim that is locked cannot change between here and what the backends list.
-absl::Status Claims::Impl::Load(Reconciliation& work) {
-  const auto read_claims = [&](std::vector<store::ClaimRow>& claims) {
-    return dependencies_.store.Read([&](store::Transaction& transaction) -> absl::Status {
-      TRANCHE_ASSIGN_OR_RETURN(claims, transaction.Claims());
-      return absl::OkStatus();
-    });
-  };
-  std::vector<store::ClaimRow> claims;
-  TRANCHE_RETURN_IF_ERROR(read_claims(claims));
-  for (const store::ClaimRow& claim : claims) {
-    if (work.only.empty() || work.only.contains({claim.driver, claim.claim_uid})) Lock(work, {claim.driver, claim.claim_uid});
+// Of claims with shares of `backend`, of all when it is empty, and of what is listed and not stored. Whatever changed since it was read or listed looks
+// different, too: the second look knows.
+Differences Claims::Impl::FindDifferences(const Reconciliation& look, const std::string& backend) const {
+  Differences found;
+  for (const auto& [name, listed] : look.listed) {
+    for (const auto& [key, applied] : listed) {
+      if (!look.known.contains(key)) found[IdOf(key)].insert(name);
+    }
   }
-  std::map<ClaimId, StoredClaim> stored;
+  for (const UnknownShare& share : unknown_.All()) {
+    if (look.listed.contains(share.backend)) found[IdOf(share.key)].insert(share.backend);
+  }
+  for (const StoredClaim& stored : look.claims) {
+    const std::set<std::string> backends = BackendsOf(stored);
+    const bool is_meant = backend.empty() || backends.contains(backend);
+    if (found.contains(IdOf(stored)) || (is_meant && Differs(look, stored))) found[IdOf(stored)].insert(backends.begin(), backends.end());
+  }
+  return found;
+}
+
+void Claims::Impl::RepairInParts(Reconciliation& look, const Differences& differences, const std::function<void(Reconciliation&)>& repair) {
+  std::map<std::set<std::string>, Reconciliation> parts;
+  for (const auto& [id, backends] : differences) parts[backends].ids.insert(id);
+  std::vector<std::function<void()>> repairs;
+  for (auto& [backends, part] : parts) {
+    part.drivers = look.drivers;
+    for (const std::string& name : backends) {
+      if (look.listed.contains(name)) part.ask.insert(name);  // who did not answer at first is not asked again
+    }
+    repairs.emplace_back([this, &part, &repair] {
+      const absl::Status loaded = Load(part);
+      if (loaded.ok()) repair(part);
+      if (!loaded.ok()) part.errors.push_back(loaded);
+      part.locks.clear();  // not when the last part has ended
+    });
+  }
+  SideBySide(repairs);
+  for (auto& [backends, part] : parts) {
+    std::move(part.repairs.begin(), part.repairs.end(), std::back_inserter(look.repairs));
+    std::move(part.errors.begin(), part.errors.end(), std::back_inserter(look.errors));
+    look.busy.merge(part.busy);
+  }
+}
+
+// Locks, and only then reads: what is locked cannot change between here and what the backends list.
+absl::Status Claims::Impl::Load(Reconciliation& part) {
+  for (const ClaimId& id : part.ids) {
+    std::optional<ClaimLocks::Held> lock = locks_.TryAcquire(id);
+    if (lock.has_value()) part.locks.emplace(id, *std::move(lock));
+    if (!part.locks.contains(id)) part.busy.insert(id);
+  }
   TRANCHE_RETURN_IF_ERROR(dependencies_.store.Read([&](store::Transaction& transaction) -> absl::Status {
-    TRANCHE_ASSIGN_OR_RETURN(claims, transaction.Claims());
-    for (store::ClaimRow& claim : claims) stored[{claim.driver, claim.claim_uid}].claim = std::move(claim);
-    TRANCHE_ASSIGN_OR_RETURN(std::vector<store::ShareRow> shares, transaction.Shares());
-    for (store::ShareRow& share : shares) stored[{share.key.driver, share.key.claim_uid}].shares.push_back(std::move(share));
+    for (const auto& [id, lock] : part.locks) {
+      TRANCHE_ASSIGN_OR_RETURN(std::optional<store::ClaimRow> claim, transaction.FindClaim(id.first, id.second));
+      if (!claim.has_value()) continue;
+      TRANCHE_ASSIGN_OR_RETURN(std::vector<store::ShareRow> shares, transaction.SharesOfClaim(id.first, id.second));
+      part.claims.push_back({*std::move(claim), std::move(shares)});
+    }
     return absl::OkStatus();
   }));
-  for (const config::DriverConfiguration& driver : dependencies_.inventory.Current()->configuration.drivers) work.drivers.insert(driver.name);
-  for (auto& [id, claim] : stored) {
-    work.drivers.insert(id.first);
-    for (const store::ShareRow& share : claim.shares) work.known.insert(share.key);
-    if (work.locks.contains(id) && Touches(claim, work.backend)) work.claims.push_back(std::move(claim));
+  for (const StoredClaim& stored : part.claims) {
+    for (const store::ShareRow& share : stored.shares) part.known.insert(share.key);
   }
   return absl::OkStatus();
+}
+
+void Claims::Impl::RepairPart(Reconciliation& work, Deadline deadline) {
+  ReleaseLeftovers(work, deadline);
+  ListBackends(work, deadline);
+  Remake(work, deadline);
+  RewriteFiles(work);
+  RemoveOrphanShares(work, deadline);
 }
 
 void Claims::Impl::ReleaseLeftovers(Reconciliation& work, Deadline deadline) {
@@ -120,36 +209,6 @@ void Claims::Impl::ReleaseLeftovers(Reconciliation& work, Deadline deadline) {
     }
   }
   std::erase_if(work.claims, [](const StoredClaim& stored) { return stored.claim.state != store::ClaimState::kPrepared; });
-}
-
-void Claims::Impl::ListBackends(Reconciliation& work, Deadline deadline) {
-  std::set<std::string> used, names;
-  for (const StoredClaim& stored : work.claims) {
-    for (const store::ShareRow& share : stored.shares) used.insert(share.backend);
-  }
-  names = used;
-  if (work.only.empty()) {
-    for (const auto& backend : dependencies_.inventory.Current()->configuration.backends) names.insert(backend.name);
-  }
-  for (const std::string& name : names) {
-    if (!work.backend.empty() && name != work.backend) continue;
-    const std::shared_ptr<backend::Backend> backend = dependencies_.backend(name);
-    if (backend == nullptr) {
-      // Configured and not loaded is the host's to report; with live shares it is a difference that cannot be repaired.
-      if (used.contains(name)) work.errors.push_back(absl::UnavailableError(Cat("backend '", name, "' is not loaded but has live shares")));
-      continue;
-    }
-    absl::StatusOr<std::vector<AppliedShare>> listed = backend->ListPrepared(deadline);
-    if (!listed.ok()) {
-      work.errors.push_back(Annotate(listed.status(), Cat("backend '", name, "': list what is applied")));
-      continue;
-    }
-    auto& shares = work.listed[name];
-    for (AppliedShare& share : *listed) {
-      const ShareKey key = share.key;
-      shares.insert_or_assign(key, std::move(share));
-    }
-  }
 }
 
 void Claims::Impl::Remake(Reconciliation& work, Deadline deadline) {
@@ -211,8 +270,7 @@ void Claims::Impl::Remake(Reconciliation& work, Deadline deadline) {
     NoteRepair(*claim, failure == failures.end() ? absl::OkStatus() : failure->second);
   }
   for (const ShareKey& key : made) {
-    const bool ours = std::any_of(kept->begin(), kept->end(),
-                                  [&key](const StoredClaim* claim) { return claim->claim.driver == key.driver && claim->claim.claim_uid == key.claim_uid; });
+    const bool ours = std::any_of(kept->begin(), kept->end(), [&key](const StoredClaim* claim) { return IdOf(*claim) == IdOf(key); });
     if (ours) AddRepair(work, "re-made", key, "it was stored and not, or only partly, applied");
   }
   TakeBack(work, std::move(superseded), deadline);
@@ -223,8 +281,7 @@ void Claims::Impl::Remake(Reconciliation& work, Deadline deadline) {
 void Claims::Impl::TakeBack(Reconciliation& work, std::vector<Release> superseded, Deadline deadline) {
   ReleaseAll(superseded, Actor::kReconcile, deadline);
   for (const Release& release : superseded) {
-    const ClaimId id{release.stored.claim.driver, release.stored.claim.claim_uid};
-    std::erase_if(work.claims, [&id](const StoredClaim& stored) { return ClaimId{stored.claim.driver, stored.claim.claim_uid} == id; });
+    std::erase_if(work.claims, [id = IdOf(release.stored)](const StoredClaim& stored) { return IdOf(stored) == id; });
     if (!release.status.ok() && !absl::IsAborted(release.status)) work.errors.push_back(release.status);
   }
 }
@@ -264,11 +321,13 @@ void Claims::Impl::RewriteFiles(Reconciliation& work) {
 }
 
 void Claims::Impl::RemoveOrphanShares(Reconciliation& work, Deadline deadline) {
+  std::set<ClaimId> locked;
+  for (const auto& [id, lock] : work.locks) locked.insert(id);
   for (const auto& [name, listed] : work.listed) {
     std::vector<backend::UnprepareItem> orphans;
     std::vector<UnknownShare> unknown;
     for (const auto& [key, applied] : listed) {
-      if (work.known.contains(key)) continue;
+      if (!locked.contains(IdOf(key)) || work.known.contains(key)) continue;
       if (applied.applied == AppliedState::kForeign || !work.drivers.contains(key.driver)) {
         AddRepair(work, "quarantined", key, Cat("backend '", name, "' lists it, but it is not ours; it was left alone"));
         continue;
@@ -279,9 +338,13 @@ void Claims::Impl::RemoveOrphanShares(Reconciliation& work, Deadline deadline) {
       unknown.push_back({key, name, applied.state});
       AddRepair(work, "unknown", key, Cat("backend '", name, "' has it in force, but this store never granted it; it was left in force"));
     }
-    unknown_.Replace(name, unknown);
+    unknown_.Replace(name, locked, unknown);
     const std::shared_ptr<backend::Backend> backend = orphans.empty() ? nullptr : dependencies_.backend(name);
     if (backend == nullptr) continue;
+    if (Passed(deadline)) {
+      work.errors.push_back(Annotate(NotCalled(name), Cat("remove ", orphans.size(), " orphans")));
+      continue;
+    }
     for (const backend::UnprepareOutcome& outcome : backend->Unprepare(orphans, deadline)) {
       if (outcome.status.ok()) {
         AddRepair(work, "removed orphan", outcome.key, Cat("backend '", name, "' had it applied and no claim knows it"));
@@ -299,19 +362,22 @@ bool Claims::Impl::IsOrphanFile(Reconciliation& work, const ClaimId& id) {
   return unknown_.Of(id).empty() && (work.errors.empty() || OriginOf(work, {id.second, "", id.first, "", "", ""}) == Origin::kReleased);
 }
 
-void Claims::Impl::RemoveOrphanFiles(Reconciliation& work) {
-  for (const std::string& driver : work.drivers) {
+void Claims::Impl::RemoveOrphanFiles(Reconciliation& look) {
+  std::set<ClaimId> kept = look.busy;
+  for (const StoredClaim& stored : look.claims) kept.insert(IdOf(stored));  // whose file it is; it goes when they go
+  for (const std::string& driver : look.drivers) {
     const absl::StatusOr<std::vector<std::string>> claims = cdi_.ListClaims(driver);
     if (!claims.ok()) {
-      if (claims.status().code() != absl::StatusCode::kNotFound) work.errors.push_back(claims.status());
+      if (claims.status().code() != absl::StatusCode::kNotFound) look.errors.push_back(claims.status());
       continue;
     }
     for (const std::string& uid : *claims) {
-      if (!Lock(work, {driver, uid})) continue;
-      if (!IsOrphanFile(work, {driver, uid})) continue;
-      const absl::Status removed = RemoveUnknownFile({driver, uid});
-      if (removed.ok()) AddRepair(work, "removed orphan", {uid, "", driver, "", "", ""}, cdi_.FilePath(driver, uid));
-      if (!removed.ok() && !absl::IsAborted(removed)) work.errors.push_back(removed);
+      const ClaimId id{driver, uid};
+      const std::optional<ClaimLocks::Held> lock = kept.contains(id) ? std::nullopt : locks_.TryAcquire(id);
+      if (!lock.has_value() || !IsOrphanFile(look, id)) continue;
+      const absl::Status removed = RemoveUnknownFile(id);
+      if (removed.ok()) AddRepair(look, "removed orphan", {uid, "", driver, "", "", ""}, cdi_.FilePath(driver, uid));
+      if (!removed.ok() && !absl::IsAborted(removed)) look.errors.push_back(removed);
     }
   }
 }

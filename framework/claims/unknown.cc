@@ -10,22 +10,17 @@
 
 namespace tranche::claims {
 
-void UnknownShares::Replace(const std::string& backend, const std::vector<UnknownShare>& shares) {
+void UnknownShares::Replace(const std::string& backend, const std::set<ClaimId>& ids, const std::vector<UnknownShare>& shares) {
   const std::lock_guard lock(mutex_);
-  std::map<ShareKey, UnknownShare> kept;
-  for (auto& [key, share] : shares_) {
-    if (share.backend != backend) kept.emplace(key, share);
-  }
   for (const UnknownShare& share : shares) {
-    if (!shares_.contains(share.key)) {
-      LogError(
-          "a share is in force that the store knows nothing of; it stays until its claim is prepared or unprepared, or an operator releases it with "
-          "'tranchectl release-unknown'",
-          {{"backend", backend}, {"share", Describe(share.key)}});
-    }
-    kept.insert_or_assign(share.key, share);
+    if (shares_.contains(share.key)) continue;
+    LogError(
+        "a share is in force that the store knows nothing of; it stays until its claim is prepared or unprepared, or an operator releases it with "
+        "'tranchectl release-unknown'",
+        {{"backend", backend}, {"share", Describe(share.key)}});
   }
-  shares_.swap(kept);
+  std::erase_if(shares_, [&](const auto& entry) { return entry.second.backend == backend && ids.contains(IdOf(entry.first)); });
+  for (const UnknownShare& share : shares) shares_.insert_or_assign(share.key, share);
 }
 
 void UnknownShares::Forget(const ClaimId& id) {
@@ -48,8 +43,7 @@ std::vector<UnknownShare> UnknownShares::All() const {
 
 // With the claim's lock held, so that no call of this process is about to store it; another process stores its intent before it applies.
 Claims::Impl::Origin Claims::Impl::OriginOf(Reconciliation& work, const ShareKey& key) {
-  const ClaimId id{key.driver, key.claim_uid};
-  if (!Lock(work, id)) return Origin::kStored;
+  const ClaimId id = IdOf(key);
   Origin origin = Origin::kStored;
   const absl::Status read = dependencies_.store.Read([&](store::Transaction& transaction) -> absl::Status {
     TRANCHE_ASSIGN_OR_RETURN(const std::vector<store::ShareRow> shares, transaction.SharesOfClaim(id.first, id.second));

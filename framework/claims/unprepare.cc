@@ -22,17 +22,27 @@ store::ClaimRow ClaimOf(const std::string& driver, const ClaimReference& referen
 }  // namespace
 
 UnprepareAnswers Claims::Impl::Unprepare(const std::string& driver, const std::vector<ClaimReference>& claims, Deadline deadline) {
-  std::map<std::string, ClaimReference> wanted;
-  for (const ClaimReference& reference : claims) wanted.emplace(reference.uid, reference);
-  const auto locks = LockAll(driver, wanted, deadline);
+  std::map<std::string, ClaimReference> waiting;
+  for (const ClaimReference& reference : claims) waiting.emplace(reference.uid, reference);
+  UnprepareAnswers answers;
+  // One that another call is at work on keeps none of the others waiting.
+  while (!waiting.empty()) {
+    std::set<ClaimId> ids;
+    for (const auto& [uid, reference] : waiting) ids.emplace(driver, uid);
+    const auto locks = locks_.AcquireFree(ids, deadline);
+    if (locks.empty()) break;
+    std::map<std::string, ClaimReference> free;
+    for (const auto& [id, lock] : locks) free.insert(waiting.extract(id.second));
+    answers.merge(UnprepareLocked(driver, free, deadline));
+  }
+  for (const auto& [uid, reference] : waiting) answers[uid] = absl::AbortedError(Cat("claim ", uid, ": another call for it is still at work; retry"));
+  return answers;
+}
 
+UnprepareAnswers Claims::Impl::UnprepareLocked(const std::string& driver, const std::map<std::string, ClaimReference>& claims, Deadline deadline) {
   UnprepareAnswers answers;
   std::vector<Release> releases;
-  for (const auto& [uid, reference] : wanted) {
-    if (!locks.contains(uid)) {
-      answers[uid] = absl::AbortedError(Cat("claim ", uid, ": another call for it is still at work; retry"));
-      continue;
-    }
+  for (const auto& [uid, reference] : claims) {
     absl::StatusOr<std::optional<StoredClaim>> stored = Find({driver, uid});
     if (!stored.ok()) {
       answers[uid] = stored.status();
@@ -105,14 +115,22 @@ void Claims::Impl::CallUnprepare(std::vector<Release>& releases, Deadline deadli
     }
   }
   std::map<ShareKey, absl::Status> answers;
+  std::map<std::string, std::vector<backend::UnprepareOutcome>> outcomes;
+  std::vector<std::function<void()>> calls;
   for (const auto& [name, list] : items) {
     const std::shared_ptr<backend::Backend> backend = dependencies_.backend(name);
+    const bool is_late = Passed(deadline);
     const absl::Status silent = backend == nullptr
                                     ? absl::UnavailableError(Cat("backend '", name, "' is not loaded; load it again so that its shares can be taken away"))
-                                    : absl::InternalError(Cat("backend '", name, "' gave no answer for this share"));
+                                : is_late ? NotCalled(name)
+                                          : absl::InternalError(Cat("backend '", name, "' gave no answer for this share"));
     for (const backend::UnprepareItem& item : list) answers[item.key] = silent;
-    if (backend == nullptr) continue;
-    for (backend::UnprepareOutcome& outcome : backend->Unprepare(list, deadline)) {
+    if (backend == nullptr || is_late) continue;
+    calls.emplace_back([backend, deadline, &asked = list, &given = outcomes[name]] { given = backend->Unprepare(asked, deadline); });
+  }
+  SideBySide(calls);
+  for (auto& [name, given] : outcomes) {
+    for (backend::UnprepareOutcome& outcome : given) {
       const auto answer = answers.find(outcome.key);
       if (answer != answers.end()) answer->second = std::move(outcome.status);
     }

@@ -57,44 +57,41 @@ std::string DriftOf(const store::ShareRow& share, const AppliedShare* listed) {
   return {};
 }
 
+bool Drifts(const Reconciliation& look, const StoredClaim& stored) {
+  return std::any_of(stored.shares.begin(), stored.shares.end(), [&](const store::ShareRow& share) {
+    const auto listed = look.listed.find(share.backend);
+    if (listed == look.listed.end()) return false;
+    const auto applied = listed->second.find(share.key);
+    return !DriftOf(share, applied == listed->second.end() ? nullptr : &applied->second).empty();
+  });
+}
+
 absl::StatusOr<std::vector<Repair>> Claims::Impl::VerifyAll(Deadline deadline) {
   Reconciliation look;
-  TRANCHE_RETURN_IF_ERROR(LoadPrepared(look));
+  TRANCHE_ASSIGN_OR_RETURN(look.claims, ReadClaims());
+  const auto is_not_prepared = [](const StoredClaim& stored) { return stored.claim.state != store::ClaimState::kPrepared; };
+  std::erase_if(look.claims, is_not_prepared);
   if (look.claims.empty()) {
     announced_ = true;
     return look.repairs;
   }
-  look.only.insert(ClaimId{});  // only backends with shares are asked
-  ListBackends(look, deadline);
-  std::set<ClaimId> suspects = FindSuspects(look);
-  NoteVerified(look, suspects);
-  std::erase_if(suspects, [this](const ClaimId& id) { return IsToWait(id); });
-  if (suspects.empty()) return Conclude(look);
-  // One that was released or prepared meanwhile looks different; with its lock held it is looked at again.
-  Reconciliation work;
-  work.only = std::move(suspects);
-  TRANCHE_RETURN_IF_ERROR(Load(work));
-  std::erase_if(work.claims, [](const StoredClaim& stored) { return stored.claim.state != store::ClaimState::kPrepared; });
-  ListBackends(work, deadline);
-  Remake(work, deadline);
-  for (const Repair& repair : work.repairs) {
-    if (repair.what == "quarantined") Postpone({repair.key.driver, repair.key.claim_uid});  // Reconcile reports it again
-  }
-  return Conclude(work);
-}
-
-std::set<ClaimId> Claims::Impl::FindSuspects(const Reconciliation& look) const {
-  std::set<ClaimId> suspects;
+  for (const StoredClaim& stored : look.claims) look.ask.merge(BackendsOf(stored));  // only backends with shares
+  ListBackends(look, HalfOf(deadline));
+  Differences suspects;
   for (const StoredClaim& stored : look.claims) {
-    for (const store::ShareRow& share : stored.shares) {
-      const auto listed = look.listed.find(share.backend);
-      if (listed == look.listed.end()) continue;
-      const auto applied = listed->second.find(share.key);
-      const bool is_right = applied != listed->second.end() && DriftOf(share, &applied->second).empty();
-      if (!is_right) suspects.insert({stored.claim.driver, stored.claim.claim_uid});
-    }
+    if (Drifts(look, stored)) suspects.emplace(IdOf(stored), BackendsOf(stored));
   }
-  return suspects;
+  NoteVerified(look, suspects);
+  std::erase_if(suspects, [this](const auto& suspect) { return IsToWait(suspect.first); });
+  RepairInParts(look, suspects, [&](Reconciliation& part) {
+    std::erase_if(part.claims, is_not_prepared);
+    ListBackends(part, deadline);
+    Remake(part, deadline);
+  });
+  for (const Repair& repair : look.repairs) {
+    if (repair.what == "quarantined") Postpone(IdOf(repair.key));  // Reconcile reports it again
+  }
+  return Conclude(look);
 }
 
 bool Claims::Impl::IsToWait(const ClaimId& id) const {
@@ -114,31 +111,15 @@ void Claims::Impl::NoteRepair(const StoredClaim& stored, const absl::Status& out
   Notify(outcome.ok() ? ClaimChange::kRepaired : ClaimChange::kDrifted, stored.claim, stored.shares, outcome);
 }
 
-absl::Status Claims::Impl::LoadPrepared(Reconciliation& work) {
-  return dependencies_.store.Read([&](store::Transaction& transaction) -> absl::Status {
-    TRANCHE_ASSIGN_OR_RETURN(std::vector<store::ClaimRow> claims, transaction.Claims());
-    if (claims.empty()) return absl::OkStatus();
-    TRANCHE_ASSIGN_OR_RETURN(std::vector<store::ShareRow> shares, transaction.Shares());
-    std::map<ClaimId, std::vector<store::ShareRow>> by_claim;
-    for (store::ShareRow& share : shares) by_claim[{share.key.driver, share.key.claim_uid}].push_back(std::move(share));
-    for (store::ClaimRow& claim : claims) {
-      if (claim.state != store::ClaimState::kPrepared) continue;
-      std::vector<store::ShareRow> own = std::move(by_claim[{claim.driver, claim.claim_uid}]);
-      work.claims.push_back({std::move(claim), std::move(own)});
-    }
-    return absl::OkStatus();
-  });
-}
-
-void Claims::Impl::NoteVerified(const Reconciliation& work, const std::set<ClaimId>& suspects) {
+void Claims::Impl::NoteVerified(const Reconciliation& look, const Differences& suspects) {
   const WallTime now = std::chrono::system_clock::now();
   const bool announce = !announced_;
   std::set<std::string> wrong;
   std::vector<const StoredClaim*> stale;
-  for (const StoredClaim& stored : work.claims) {
-    const bool is_right = !suspects.contains({stored.claim.driver, stored.claim.claim_uid});
+  for (const StoredClaim& stored : look.claims) {
+    const bool is_right = !suspects.contains(IdOf(stored));
     const bool is_known =
-        std::all_of(stored.shares.begin(), stored.shares.end(), [&](const store::ShareRow& share) { return work.listed.contains(share.backend); });
+        std::all_of(stored.shares.begin(), stored.shares.end(), [&](const store::ShareRow& share) { return look.listed.contains(share.backend); });
     for (const store::ShareRow& share : stored.shares) {
       if (!is_right) wrong.insert(share.backend);
     }
@@ -147,37 +128,41 @@ void Claims::Impl::NoteVerified(const Reconciliation& work, const std::set<Claim
   }
   {
     const std::lock_guard lock(verified_mutex_);
-    for (const auto& [backend, shares] : work.listed) {
+    for (const auto& [backend, shares] : look.listed) {
       if (!wrong.contains(backend)) verified_at_[backend] = now;
     }
   }
   RefreshVerified(stale, now);
-  if (work.errors.empty()) announced_ = true;
+  if (look.errors.empty()) announced_ = true;
 }
 
-// With the claims' locks, so that nobody hears of a verification after the release. Claims that a call is at work on have their turn next time.
+// With the claims' locks, so that nobody hears of a verification after the release. Claims that a call is at work on have their turn next time, and so have
+// those that one has changed since they were looked at: neither is known to be in force as it is stored now.
 void Claims::Impl::RefreshVerified(const std::vector<const StoredClaim*>& claims, WallTime now) {
   if (claims.empty()) return;
   std::vector<ClaimLocks::Held> locks;
-  std::vector<StoredClaim> verified;
+  std::vector<const StoredClaim*> verified;
   for (const StoredClaim* stored : claims) {
-    std::optional<ClaimLocks::Held> lock = locks_.TryAcquire({stored->claim.driver, stored->claim.claim_uid});
+    std::optional<ClaimLocks::Held> lock = locks_.TryAcquire(IdOf(*stored));
     if (!lock.has_value()) continue;
     locks.push_back(*std::move(lock));
-    verified.push_back(*stored);
+    verified.push_back(stored);
   }
   std::vector<StoredClaim> kept;
   const absl::Status written = dependencies_.store.Write([&](store::Transaction& transaction) -> absl::Status {
     kept.clear();
-    for (const StoredClaim& stored : verified) {
-      TRANCHE_ASSIGN_OR_RETURN(const auto claim, transaction.FindClaim(stored.claim.driver, stored.claim.claim_uid));
-      if (!IsCurrent(claim, stored.claim)) continue;
-      kept.push_back(stored);
-      for (store::ShareRow& share : kept.back().shares) {
+    for (const StoredClaim* stored : verified) {
+      const store::ClaimRow& seen = stored->claim;
+      TRANCHE_ASSIGN_OR_RETURN(const auto claim, transaction.FindClaim(seen.driver, seen.claim_uid));
+      if (!IsCurrent(claim, seen)) continue;
+      TRANCHE_ASSIGN_OR_RETURN(std::vector<store::ShareRow> shares, transaction.SharesOfClaim(seen.driver, seen.claim_uid));
+      if (!std::is_permutation(shares.begin(), shares.end(), stored->shares.begin(), stored->shares.end())) continue;
+      for (store::ShareRow& share : shares) {
         const bool is_old = IsStale(share, now);
         for (LimitInForce& limit : share.applied->limits) limit.verified_at = now;
         if (is_old) TRANCHE_RETURN_IF_ERROR(transaction.PutShare(share));
       }
+      kept.push_back({*claim, std::move(shares)});
     }
     return absl::OkStatus();
   });

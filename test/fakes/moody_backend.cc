@@ -1,7 +1,8 @@
 // A backend that is wrong when a file says so, and well again once the file is gone: tests of process isolation name it as library moody_backend.
 //
 //   moodFile   its first line is "WHERE KIND [NUMBER]"; WHERE is create, discover, prepare, unprepare, list, verify or any. KIND:
-//                segv abort exit spin sleep allocate descriptors thread throw garbage oversize huge utf8 print probe
+//                segv abort exit spin sleep allocate descriptors thread throw garbage oversize huge utf8 print probe flood child
+//                lag N     sleeps N ms whatever is cancelled; burn N: computes for N ms; flood: reports health for ever; child: leaves one, and crashes
 //                crash N   SIGSEGV at the N-th step of applying or removing; the file is removed first, so that it happens once
 //   devices    how many (default 1)
 //
@@ -148,6 +149,22 @@ void Suffer(const Mood& mood, tranche_call* call, const tranche_host_api* host) 
     const char text[] = "{\"schemaVersion\": 1, \"key\": \"\xff\xfe\"}";
     host->add_share(call, {text, sizeof text - 1});
     throw sdk::Error(TRANCHE_INTERNAL, "these are no characters: \xff\xfe");
+  }
+  if (kind == "lag") std::this_thread::sleep_for(std::chrono::milliseconds(mood.number));  // and goes on, whoever gave it up
+  if (kind == "burn") {
+    for (const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(mood.number); std::chrono::steady_clock::now() < end;) {
+    }
+  }
+  if (kind == "flood") {
+    std::thread([host] {
+      for (;;) host->report_health(host->host, {"x", 1});
+    }).detach();
+  }
+  if (kind == "child") {
+    const pid_t child = ::fork();
+    while (child == 0) ::pause();
+    std::ofstream(g_file + ".child") << child;
+    Crash();
   }
   if (kind == "print") {
     for (int line = 0; line < 2000; ++line) std::printf("line %d of a backend that prints\n", line);

@@ -250,7 +250,7 @@ class Node {
     if (configuration.ok()) inventory.SetConfiguration(*configuration);
     std::vector<PhysicalDevice> nics;
     for (int i = 1; i <= devices; ++i) nics.push_back(MakeNic("eth" + std::to_string(i)));
-    inventory.SetDiscovered("uplink", nics);
+    inventory.SetDiscovered("uplink", std::make_shared<const std::vector<PhysicalDevice>>(std::move(nics)));
     Start();
   }
   ~Node() {

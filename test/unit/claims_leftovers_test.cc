@@ -37,33 +37,41 @@ std::unique_ptr<Claims> SecondHost(Node& node, store::Store& store, int nth, std
                                                node.root() + "/cdi", [] { return false; }});
 }
 
+// Before the first look at what is in force, before the second, and before the repair.
+constexpr int kTurns = 3;
+
 TEST(ClaimsLeftoversTest, AReleaseDuringARepairIsNotUndoneByIt) {
-  Node node;
-  node.sole_host = false;
-  const Claim claim = MakeClaim("uid-1", "50M");
-  ASSERT_TRUE(node.Prepare(claim).ok());
-  node.backend->applied.clear();  // it vanished, and the second host is to make it again
-  const auto second_store = node.OpenStore();
-  const auto second = SecondHost(node, *second_store, 2, [&] { EXPECT_TRUE(node.Unprepare(claim).ok()); });
-  EXPECT_THAT(RepairsOf(second->Reconcile("uplink", Node::Soon())), IsEmpty());
-  node.ExpectNothingLeft();
+  for (int turn = 1; turn <= kTurns; ++turn) {
+    Node node;
+    node.sole_host = false;
+    const Claim claim = MakeClaim("uid-1", "50M");
+    ASSERT_TRUE(node.Prepare(claim).ok());
+    node.backend->applied.clear();  // it vanished, and the second host is to make it again
+    const auto second_store = node.OpenStore();
+    bool is_released = false;
+    const auto second = SecondHost(node, *second_store, turn, [&] { is_released = node.Unprepare(claim).ok(); });
+    EXPECT_THAT(RepairsOf(second->Reconcile("uplink", Node::Soon())), IsEmpty());
+    EXPECT_TRUE(is_released) << "turn " << turn;
+    node.ExpectNothingLeft();
+  }
 }
 
 TEST(ClaimsLeftoversTest, AClaimThatIsPreparedAnewDuringARepairKeepsItsShare) {
-  Node node;
-  node.sole_host = false;
-  const Claim claim = MakeClaim("uid-1", "50M");
-  ASSERT_TRUE(node.Prepare(claim).ok());
-  node.backend->applied.clear();
-  const auto second_store = node.OpenStore();
-  const auto second = SecondHost(node, *second_store, 2, [&] {
-    EXPECT_TRUE(node.Unprepare(claim).ok());
-    EXPECT_TRUE(node.Prepare(claim).ok());
-  });
-  EXPECT_THAT(RepairsOf(second->Reconcile("uplink", Node::Soon())), IsEmpty());
-  EXPECT_EQ(node.backend->applied.size(), 1U);
-  EXPECT_THAT(node.Files(), ElementsAre("uid-1"));
-  EXPECT_EQ(node.Row("uid-1")->state, store::ClaimState::kPrepared);
+  for (int turn = 1; turn <= kTurns; ++turn) {
+    Node node;
+    node.sole_host = false;
+    const Claim claim = MakeClaim("uid-1", "50M");
+    ASSERT_TRUE(node.Prepare(claim).ok());
+    node.backend->applied.clear();
+    const auto second_store = node.OpenStore();
+    bool is_prepared = false;
+    const auto second = SecondHost(node, *second_store, turn, [&] { is_prepared = node.Unprepare(claim).ok() && node.Prepare(claim).ok(); });
+    EXPECT_THAT(RepairsOf(second->Reconcile("uplink", Node::Soon())), IsEmpty());
+    EXPECT_TRUE(is_prepared) << "turn " << turn;
+    EXPECT_EQ(node.backend->applied.size(), 1U);
+    EXPECT_THAT(node.Files(), ElementsAre("uid-1"));
+    EXPECT_EQ(node.Row("uid-1")->state, store::ClaimState::kPrepared);
+  }
 }
 
 // A store that tells of every change and every look.

@@ -322,6 +322,10 @@ TEST_F(ClaimsTest, ALimitThatIsNotWhatWasAskedIsRefused) {
   ExpectRefused(MakeClaim("uid-1", "50M"), Code::kFailedPrecondition, "40000000");
   node_.backend->tamper = [](AppliedShare& share) { share.limits.front().requested = share.limits.front().in_force = 60'000'000; };
   ExpectRefused(MakeClaim("uid-1", "50M"), Code::kFailedPrecondition, "granted");
+  node_.backend->tamper = [](AppliedShare& share) { share.limits.clear(); };
+  ExpectRefused(MakeClaim("uid-1", "50M"), Code::kFailedPrecondition, "no limit in force for bandwidth");
+  node_.backend->tamper = [](AppliedShare& share) { share.limits.front().capacity = "bandwith"; };
+  ExpectRefused(MakeClaim("uid-1", "50M"), Code::kFailedPrecondition, "no limit in force for bandwidth");
   node_.backend->tamper = [](AppliedShare& share) { share.applied = AppliedState::kPartial; };
   ExpectRefused(MakeClaim("uid-1", "50M"), Code::kInternal, "partial");
   node_.backend->tamper = [](AppliedShare& share) { share.limits.front().in_force = 49'500'000; };

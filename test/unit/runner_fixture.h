@@ -43,7 +43,7 @@ class RunnerFixture : public testing::Test {
     runner.copies_directory = directory_.path() + "/copies";
     runner.first_back_off = std::chrono::milliseconds(20);
     runner.last_back_off = std::chrono::milliseconds(200);
-    runner.hang_grace = std::chrono::milliseconds(100);
+    runner.hang_grace = hang_grace_;
     runner.kill_patience = std::chrono::milliseconds(300);
     runner.probation = probation_;
     auto backend =
@@ -86,7 +86,7 @@ class RunnerFixture : public testing::Test {
     return threads > 0;
   }
 
-  std::chrono::milliseconds probation_{60000};
+  std::chrono::milliseconds probation_{60000}, hang_grace_{100};
   test::TemporaryDirectory directory_;
   std::mutex mutex_;
   std::vector<absl::Status> availability_;

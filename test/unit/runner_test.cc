@@ -219,7 +219,7 @@ TEST_F(RunnerTest, AProcessThatMayNotHaveItsPriorityBackIsReplaced) {
     Make();
   }
   Feel("prepare spin");
-  EXPECT_FALSE(Prepare("spins", 1s).status.ok());
+  EXPECT_FALSE(Prepare("spins", 3s).status.ok());
   FeelWell();
   EXPECT_TRUE(test::Eventually([&] { return backend_->Process()->restarts >= 2; })) << "once for the hang, once for the priority";
   ASSERT_TRUE(Serves());
@@ -249,8 +249,17 @@ TEST(CpuAccount, CallsPayForWhatTheyUseAndNotForMuchMore) {
 }
 
 TEST(CpuAccount, TheWorthGrowsWithTheSharesOfACall) {
-  EXPECT_EQ(WorthOf(runner::Function::kPrepare, 64 * 1024), 65 * WorthOf(runner::Function::kPrepare, 500));
-  EXPECT_GT(WorthOf(runner::Function::kDiscover, 0), WorthOf(runner::Function::kUnprepare, 0));
+  EXPECT_EQ(WorthOf(runner::Function::kPrepare, 64 * 1024, 0), 65 * WorthOf(runner::Function::kPrepare, 500, 0));
+  EXPECT_GT(WorthOf(runner::Function::kDiscover, 0, 0), WorthOf(runner::Function::kUnprepare, 0, 0));
+  EXPECT_GT(WorthOf(runner::Function::kListPrepared, 0, 512 * 1024), 10 * WorthOf(runner::Function::kListPrepared, 0, 0));
+}
+
+TEST(CpuAccount, TheFirstQuestionsMayTakeLonger) {
+  CpuAccount account(1s);
+  EXPECT_TRUE(account.Draw(600ms, 0us, 20ms, false));
+  EXPECT_TRUE(account.Draw(0us, 0us, 1h, true)) << "kept until it is used";
+  EXPECT_TRUE(account.Draw(400ms, 0us, 20ms, false));
+  EXPECT_FALSE(account.Draw(50ms, 0us, 20ms, false)) << "and used once";
 }
 
 TEST_F(RunnerTest, AnOverwrittenLibraryIsHarmless) {
