@@ -478,8 +478,8 @@ class RunnerInstance : public Instance {
   const Bell bell_;
   RunnerLink link_;
   std::atomic<std::uint64_t> prepare_calls_ = 0;
-  std::atomic<std::int64_t> prepare_time_ = 0;  // microseconds
-  std::atomic<std::int64_t> earned_ = 0;        // microseconds of CPU time, since the last look
+  std::atomic<std::int64_t> prepare_time_ = 0;                              // microseconds
+  std::atomic<std::int64_t> earned_ = 0;                                    // microseconds of CPU time, since the last look
   std::array<std::atomic<std::size_t>, runner::kFunctions> last_answer_{};  // bytes, by function
 
   // The owner's thread's own.

@@ -89,9 +89,7 @@ void AddEdits(Table& table, const json::value& edits) {
     for (const json::value& option : Items(mount, "options")) Append(options, " ", option.is_string() ? std::string(option.get_string()) : std::string());
     table.Add({"mount", Cat(Text(mount, "hostPath"), " on ", Text(mount, "containerPath"), options)});
   }
-  for (const json::value& hook : Items(edits, "hooks")) {
-    table.Add({"hook", Cat(Text(hook, "hookName"), ": ", Text(hook, "path"), " ", Text(hook, "args"))});
-  }
+  for (const json::value& hook : Items(edits, "hooks")) { table.Add({"hook", Cat(Text(hook, "hookName"), ": ", Text(hook, "path"), " ", Text(hook, "args"))}); }
   for (const json::value& device : Items(edits, "netDevices")) {
     table.Add({"network device", Cat(Text(device, "hostInterfaceName"), " as ", Text(device, "name"))});
   }

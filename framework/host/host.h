@@ -32,6 +32,7 @@
 namespace tranche::host {
 
 inline constexpr std::string_view kVersion = "0.1.0";
+inline constexpr std::size_t kEventThreads = 8;  // backends that hang at one time and still keep no other waiting
 
 struct Options {
   std::string local;       // directory of local mode; empty: a Kubernetes node
@@ -134,8 +135,8 @@ class Host {
   const Options options_;
   const WallTime started_at_ = std::chrono::system_clock::now();
   // Backends' threads post here until their instances are destroyed: first in, last out.
-  Worker events_;   // reconcile and rediscover: never waits for a backend's creation
-  Worker changes_;  // configuration, retries, servers
+  Worker events_{kEventThreads};  // reconcile and rediscover: waits for no backend's creation, and no backend for another
+  Worker changes_;                // configuration, retries, servers
   std::unique_ptr<HostLock> lock_;
   std::unique_ptr<store::Store> store_;
   std::unique_ptr<ControlPlane> plane_;

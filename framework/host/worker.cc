@@ -1,11 +1,13 @@
 #include "host/worker.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace tranche::host {
 
-Worker::Worker() : thread_([this] { Run(); }) {}
+Worker::Worker(std::size_t most_threads) : most_threads_(most_threads) {
+  const std::lock_guard lock(mutex_);
+  threads_.emplace_back([this] { Run(); });
+}
 
 Worker::~Worker() { Stop(); }
 
@@ -18,21 +20,29 @@ void Worker::Post(const std::string& key, std::function<void()> task, std::chron
     waiting->second.due = std::min(waiting->second.due, due);
     waiting->second.run = std::move(task);
   }
-  changed_.notify_one();
+  changed_.notify_all();
 }
 
 void Worker::Stop() {
+  std::vector<std::thread> threads;
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
     tasks_.clear();
+    threads.swap(threads_);
   }
-  changed_.notify_one();
-  if (thread_.joinable()) thread_.join();
+  changed_.notify_all();
+  for (std::thread& thread : threads) thread.join();
 }
 
+// Of those whose key is not at work.
 std::map<std::string, Worker::Task>::iterator Worker::Earliest() {
-  return std::min_element(tasks_.begin(), tasks_.end(), [](const auto& left, const auto& right) { return left.second.due < right.second.due; });
+  auto earliest = tasks_.end();
+  for (auto task = tasks_.begin(); task != tasks_.end(); ++task) {
+    const bool sooner = earliest == tasks_.end() || task->second.due < earliest->second.due;
+    if (sooner && !running_.contains(task->first)) earliest = task;
+  }
+  return earliest;
 }
 
 void Worker::Run() {
@@ -47,11 +57,21 @@ void Worker::Run() {
       changed_.wait_until(lock, due);
       continue;
     }
+    const std::string key = next->first;
     const std::function<void()> run = std::move(next->second.run);
     tasks_.erase(next);
+    running_.insert(key);
+    // One more to wait for what comes meanwhile.
+    if (--free_ == 0 && threads_.size() < most_threads_) {
+      ++free_;
+      threads_.emplace_back([this] { Run(); });
+    }
     lock.unlock();
     run();
     lock.lock();
+    ++free_;
+    running_.erase(key);
+    changed_.notify_all();
   }
 }
 

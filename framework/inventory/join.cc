@@ -158,8 +158,9 @@ class Joiner {
     }
     std::set<std::string> seen;
     for (const PhysicalDevice* physical : SortedByName(*devices->second)) {
-      absl::Status status = seen.insert(physical->name).second ? Add(driver, offer, *physical)
-                                                              : absl::AlreadyExistsError("the backend reports two devices of this name; the first one is used");
+      absl::Status status = seen.insert(physical->name).second
+                                ? Add(driver, offer, *physical)
+                                : absl::AlreadyExistsError("the backend reports two devices of this name; the first one is used");
       if (status.ok()) continue;
       snapshot_.withheld.push_back({driver, offer.name, offer.backend, physical->name, std::string(status.message())});
     }
@@ -258,7 +259,7 @@ class Joiner {
   const Snapshot* previous_;
   Snapshot& snapshot_;
   std::map<std::string, std::string> silicon_owner_;
-  std::set<std::pair<std::string, std::string>> names_;                     // driver and published name
+  std::set<std::pair<std::string, std::string>> names_;                   // driver and published name
   std::map<std::pair<std::string, std::string>, std::size_t> set_index_;  // driver and counter set: its place in the snapshot's
 };
 

@@ -127,7 +127,7 @@ class Publisher {
 
   std::string watch_error_, last_error_;
   std::uint64_t writes_ = 0;
-  bool settled_ = true;  // nothing was written since on_settled
+  bool settled_ = true;                           // nothing was written since on_settled
   int failures_ = 0;                              // in a row
   TimePoint not_before_{};                        // after failures
   std::map<std::size_t, std::uint64_t> written_;  // epoch of the last write by index

@@ -60,8 +60,7 @@ void LifeCase(Reporter& reporter, const CaseInput& input) {
   reporter.Pass("TB-027");
   const Reply first = session.Discover();
   if (!first.ok() || (first.devices.empty() && !first.dropped)) {
-    reporter.Fail("TB-053", first.ok() ? "discover found no device; name existing hardware in --config"
-                                       : "discover fails: " + FirstMessage(first));
+    reporter.Fail("TB-053", first.ok() ? "discover found no device; name existing hardware in --config" : "discover fails: " + FirstMessage(first));
   } else if (!first.devices.empty()) {
     reporter.Pass("TB-053");
   }

@@ -35,11 +35,10 @@ void JudgeLimits(Reporter& reporter, const std::vector<json::object>& devices, c
     for (const auto& [place, in_force] : share.limits) {
       if (place.first != name) continue;
       found = true;
-      if (!IsInForce(amount, in_force))
-        reporter.Fail("TB-056", name + ": " + std::to_string(in_force) + " is in force instead of " + std::to_string(amount));
+      if (!IsInForce(amount, in_force)) reporter.Fail("TB-056", name + ": " + std::to_string(in_force) + " is in force instead of " + std::to_string(amount));
       if (share.requested.at(place) != amount)
-        reporter.Fail("TB-078", "prepare says that " + std::to_string(share.requested.at(place)) + " of " + name + " was requested, it was " +
-                                    std::to_string(amount));
+        reporter.Fail("TB-078",
+                      "prepare says that " + std::to_string(share.requested.at(place)) + " of " + name + " was requested, it was " + std::to_string(amount));
     }
     if (const json::object* capacity = CapacityOf(devices, wanted.physical, name); !found && capacity != nullptr) JudgeMissing(reporter, name, *capacity);
   }
@@ -47,8 +46,8 @@ void JudgeLimits(Reporter& reporter, const std::vector<json::object>& devices, c
   for (const auto& [place, in_force] : share.limits) {
     const std::int64_t requested = share.requested.at(place);
     if (wanted.consumed.contains(place.first) || IsInForce(requested, in_force)) continue;
-    reporter.Fail("TB-078", "prepare says that " + std::to_string(requested) + " of " + place.first + " was requested, and " + std::to_string(in_force) +
-                                " is in force");
+    reporter.Fail("TB-078",
+                  "prepare says that " + std::to_string(requested) + " of " + place.first + " was requested, and " + std::to_string(in_force) + " is in force");
   }
 }
 

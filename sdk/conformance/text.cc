@@ -112,10 +112,10 @@ std::string RandomUuid() {
 }
 
 std::string CodeName(std::int32_t code) {
-  static constexpr std::array<std::string_view, 17> kNames = {
-      "OK",                 "CANCELLED",           "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED",
-      "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE",     "UNIMPLEMENTED",     "INTERNAL",  "UNAVAILABLE",    "DATA_LOSS",
-      "UNAUTHENTICATED"};
+  static constexpr std::array<std::string_view, 17> kNames = {"OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
+                                                              "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
+                                                              "ABORTED",   "OUT_OF_RANGE",   "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
+                                                              "DATA_LOSS", "UNAUTHENTICATED"};
   if (code < 0 || static_cast<std::size_t>(code) >= kNames.size()) return "code " + std::to_string(code);
   return std::string(kNames[static_cast<std::size_t>(code)]);
 }

@@ -109,9 +109,7 @@ class Backend {
   static sdk::Key KeyOf(const Slice& slice) {
     try {
       return sdk::KeyFrom(json::parse(slice.tag));
-    } catch (const std::exception& error) {
-      throw sdk::Error(TRANCHE_DATA_LOSS, "the tag of a slice of " + slice.serial + " cannot be read: " + error.what());
-    }
+    } catch (const std::exception& error) { throw sdk::Error(TRANCHE_DATA_LOSS, "the tag of a slice of " + slice.serial + " cannot be read: " + error.what()); }
   }
   static std::string NameOf(const std::string& serial) { return "board-" + serial.substr(serial.rfind('-') + 1); }
 

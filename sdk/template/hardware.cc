@@ -56,8 +56,7 @@ Slice Hardware::Set(const Slice& slice) const {
     free -= other.memory_bytes;
   }
   // The host tries again: another share may end.
-  if (slice.memory_bytes > free)
-    throw sdk::Error(TRANCHE_RESOURCE_EXHAUSTED, "board " + slice.serial + " has " + std::to_string(free) + " bytes left");
+  if (slice.memory_bytes > free) throw sdk::Error(TRANCHE_RESOURCE_EXHAUSTED, "board " + slice.serial + " has " + std::to_string(free) + " bytes left");
   // Whole or not at all: a crash never leaves half a slice.
   const std::string path = PathOf(slice.serial, slice.tag), part = path + ".part";
   std::ofstream file(part);

@@ -152,8 +152,7 @@ void Suffer(const Mood& mood, tranche_call* call, const tranche_host_api* host) 
   }
   if (kind == "lag") std::this_thread::sleep_for(std::chrono::milliseconds(mood.number));  // and goes on, whoever gave it up
   if (kind == "burn") {
-    for (const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(mood.number); std::chrono::steady_clock::now() < end;) {
-    }
+    for (const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(mood.number); std::chrono::steady_clock::now() < end;) {}
   }
   if (kind == "flood") {
     std::thread([host] {

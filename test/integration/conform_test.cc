@@ -291,14 +291,13 @@ TEST(FaultyBackends, WhatTheLoaderRefusesTheKitNames) {
 
 // What is not to be seen in a number alone.
 TEST(FaultyBackends, WordsOfAFinding) {
-  const std::map<std::string, std::string> kWords = {
-      {"needs_state", "unprepare with an empty state: INVALID_ARGUMENT: state is empty"},
-      {"ignores_without_state", "unprepare with an empty state: returned OK, but the key is still listed"},
-      {"discover_fails", "discover fails: INTERNAL: the bus does not answer"},
-      {"verify_unknown", "verify of an unknown key returns INTERNAL"},
-      {"create_fails", "create fails: UNAVAILABLE: the hardware does not answer"},
-      {"lists_no_request", "list_prepared says that 0 of memory was requested"},
-      {"count_without_limit", "queues is enforced (hard) and the share states no limit for it"}};
+  const std::map<std::string, std::string> kWords = {{"needs_state", "unprepare with an empty state: INVALID_ARGUMENT: state is empty"},
+                                                     {"ignores_without_state", "unprepare with an empty state: returned OK, but the key is still listed"},
+                                                     {"discover_fails", "discover fails: INTERNAL: the bus does not answer"},
+                                                     {"verify_unknown", "verify of an unknown key returns INTERNAL"},
+                                                     {"create_fails", "create fails: UNAVAILABLE: the hardware does not answer"},
+                                                     {"lists_no_request", "list_prepared says that 0 of memory was requested"},
+                                                     {"count_without_limit", "queues is enforced (hard) and the share states no limit for it"}};
   for (const auto& [fault, words] : kWords) {
     const Answer answer = Conform((kFakes / ("faulty_" + fault + ".so")).string());
     EXPECT_NE(answer.text.find(words), std::string::npos) << fault << "\n" << answer.text;

@@ -22,8 +22,8 @@ TEST(DevicesReport, HealthIsTheLastVerdictOfTheLog) {
   const auto line = [](const char* verdict) {
     return json::serialize(json::object{{"level", "info"}, {"message", "health verdict"}, {"verdict", verdict}}) + "\n";
   };
-  const std::string log = line(R"({"device": "d-0", "verdict": "healthy"})") + "no JSON at all\n" +
-                          line(R"({"device": "d-0", "verdict": "unhealthy", "message": "too hot"})");
+  const std::string log =
+      line(R"({"device": "d-0", "verdict": "healthy"})") + "no JSON at all\n" + line(R"({"device": "d-0", "verdict": "unhealthy", "message": "too hot"})");
   const std::string text = DevicesReport(devices, kServing, log);
   EXPECT_THAT(text, HasSubstr("unhealthy: too hot"));
   EXPECT_THAT(text, Not(HasSubstr("  healthy")));

@@ -478,7 +478,8 @@ TEST(StatusTest, AnnotatesAndClassifies) {
 }
 
 TEST(OrderTest, NumbersInNamesCountByValue) {
-  const std::vector<std::string> ordered = {"", "0", "00", "1", "007", "7", "8", "10", "a", "a1b", "a1b2", "a01c", "a2", "a10", "a99999999999999999999", "a100000000000000000000", "b", "\xff"};
+  const std::vector<std::string> ordered = {
+      "", "0", "00", "1", "007", "7", "8", "10", "a", "a1b", "a1b2", "a01c", "a2", "a10", "a99999999999999999999", "a100000000000000000000", "b", "\xff"};
   for (std::size_t left = 0; left < ordered.size(); ++left) {
     for (std::size_t right = 0; right < ordered.size(); ++right) {
       EXPECT_EQ(NaturalLess(ordered[left], ordered[right]), left < right) << ordered[left] << " and " << ordered[right];

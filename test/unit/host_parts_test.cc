@@ -58,6 +58,30 @@ TEST(Worker, RunsByTimeAndAnEarlierPostMovesAWaitingTaskForward) {
   EXPECT_EQ(order, (std::vector<std::string>{"moved", "late"}));
 }
 
+TEST(Worker, ATaskThatHangsKeepsOnlyItsOwnKeyWaiting) {
+  std::promise<void> gate;
+  std::shared_future<void> open = gate.get_future().share();
+  std::atomic<int> hung = 0, most = 0, others = 0;
+  Worker worker(3);
+  const std::function<void()> hang = [&] {
+    most = std::max(most.load(), ++hung);
+    open.wait();
+    --hung;
+  };
+  worker.Post("a", hang);
+  ASSERT_TRUE(test::Eventually([&] { return hung == 1; }));
+  worker.Post("a", hang);
+  worker.Post("b", hang);
+  ASSERT_TRUE(test::Eventually([&] { return hung == 2; }));
+  for (int i = 0; i < 5; ++i) worker.Post("c" + std::to_string(i), [&] { ++others; });
+  EXPECT_TRUE(test::Eventually([&] { return others == 5; }));
+  EXPECT_EQ(hung, 2) << "the second task of a key waits for the first";
+  gate.set_value();
+  EXPECT_TRUE(test::Eventually([&] { return hung == 0; }));
+  worker.Stop();
+  EXPECT_EQ(most, 2);
+}
+
 TEST(Worker, StopDropsWhatWaitsAndEndsAtOnce) {
   std::atomic<int> runs = 0;
   Worker worker;

@@ -54,7 +54,9 @@ config::OfferConfiguration SharedOffer() {
 
 PhysicalDevices Found(std::vector<PhysicalDevice> devices) { return std::make_shared<const std::vector<PhysicalDevice>>(std::move(devices)); }
 
-Snapshot JoinOne(const config::HostConfiguration& host, const PhysicalDevice& device) { return Join(host, {{"uplink", Found({device})}}, "node-1", {}, nullptr); }
+Snapshot JoinOne(const config::HostConfiguration& host, const PhysicalDevice& device) {
+  return Join(host, {{"uplink", Found({device})}}, "node-1", {}, nullptr);
+}
 
 std::string Reason(const Snapshot& snapshot) { return snapshot.withheld.empty() ? "" : snapshot.withheld[0].reason; }
 
