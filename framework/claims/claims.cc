@@ -134,12 +134,17 @@ absl::Status CheckEnforced(const store::ShareRow& share, const AppliedShare& app
   for (const auto& [name, amount] : share.consumed) {
     const auto capacity = device->capacity.find(name);
     if (name == "shares" || amount.IsZero() || capacity == device->capacity.end() || capacity->second.enforcement == Enforcement::kNone) continue;
-    const bool limited = std::any_of(applied.limits.begin(), applied.limits.end(), [&](const LimitInForce& limit) { return limit.capacity == name; });
+    const bool limited = std::any_of(applied.limits.begin(), applied.limits.end(), [&wanted = name](const LimitInForce& limit) { return limit.capacity == wanted; });
     if (limited) continue;
     return absl::FailedPreconditionError(Cat("backend '", share.backend, "' put no limit in force for ", name, ", which it says to enforce '",
                                              EnforcementName(capacity->second.enforcement), "'; the share was refused"));
   }
   return absl::OkStatus();
+}
+
+absl::Status NotBegun(const std::string& claim_uid, bool is_late) {
+  return absl::AbortedError(
+      Cat("claim ", claim_uid, is_late ? ": the call was given up before the work began; nothing was done" : ": another call for it is still at work; retry"));
 }
 
 absl::Status CheckApplied(const store::ShareRow& share, const AppliedShare& applied, const backend::EditAllowList& allowed) {
@@ -292,12 +297,12 @@ std::vector<inventory::HeldOffer> Claims::Impl::HeldOffers() const {
 Claims::Claims(Dependencies dependencies) : impl_(std::make_unique<Impl>(std::move(dependencies))) {}
 Claims::~Claims() = default;
 
-PrepareAnswers Claims::Prepare(const std::string& driver, const std::vector<ClaimReference>& claims, Deadline deadline) {
-  return impl_->Prepare(driver, claims, deadline);
+PrepareAnswers Claims::Prepare(const std::string& driver, const std::vector<ClaimReference>& claims, Deadline deadline, const GivenUp& given_up) {
+  return impl_->Prepare(driver, claims, deadline, given_up);
 }
 
-UnprepareAnswers Claims::Unprepare(const std::string& driver, const std::vector<ClaimReference>& claims, Deadline deadline) {
-  return impl_->Unprepare(driver, claims, deadline);
+UnprepareAnswers Claims::Unprepare(const std::string& driver, const std::vector<ClaimReference>& claims, Deadline deadline, const GivenUp& given_up) {
+  return impl_->Unprepare(driver, claims, deadline, given_up);
 }
 
 absl::StatusOr<std::vector<Repair>> Claims::Reconcile(const std::string& backend, Deadline deadline) { return impl_->Reconcile(backend, deadline); }

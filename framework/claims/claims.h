@@ -79,6 +79,9 @@ struct Dependencies {
 // How old the stored time of a share's last verification may become.
 inline constexpr std::chrono::minutes kVerifiedWriteInterval{30};
 
+// Whether the caller has ended its call, or its connection is gone. Empty: it never does.
+using GivenUp = std::function<bool()>;
+
 class Claims {
  public:
   explicit Claims(Dependencies dependencies);
@@ -86,10 +89,12 @@ class Claims {
   Claims(const Claims&) = delete;
   Claims& operator=(const Claims&) = delete;
 
-  // Every reference has an answer. The answer of a prepared claim is the full device list again; CDI files are rewritten when absent.
-  PrepareAnswers Prepare(const std::string& driver, const std::vector<ClaimReference>& claims, Deadline deadline);
+  // Every reference has an answer. The answer of a prepared claim is the full device list again; CDI files are rewritten when absent. Once `given_up` says
+  // that nobody waits for the answer any more, neither call begins anything: a call that came later may be done already, and a grant would be nobody's, a
+  // release a running pod's.
+  PrepareAnswers Prepare(const std::string& driver, const std::vector<ClaimReference>& claims, Deadline deadline, const GivenUp& given_up = {});
   // Unknown claim: success. All shares of one backend go in one call (a drain); claims that another call is at work on follow when they are free.
-  UnprepareAnswers Unprepare(const std::string& driver, const std::vector<ClaimReference>& claims, Deadline deadline);
+  UnprepareAnswers Unprepare(const std::string& driver, const std::vector<ClaimReference>& claims, Deadline deadline, const GivenUp& given_up = {});
 
   // Durable claims × what each backend says is applied × CDI files. At start, when a backend reports a lost share, every few minutes.
   // `backend` empty: all. Backends are asked side by side and none waits for another; a first look, which locks no claim, has half of the time at most, and

@@ -117,8 +117,8 @@ class Claims::Impl {
  public:
   explicit Impl(Dependencies dependencies);
 
-  PrepareAnswers Prepare(const std::string& driver, const std::vector<ClaimReference>& claims, Deadline deadline);
-  UnprepareAnswers Unprepare(const std::string& driver, const std::vector<ClaimReference>& claims, Deadline deadline);
+  PrepareAnswers Prepare(const std::string& driver, const std::vector<ClaimReference>& claims, Deadline deadline, const GivenUp& given_up);
+  UnprepareAnswers Unprepare(const std::string& driver, const std::vector<ClaimReference>& claims, Deadline deadline, const GivenUp& given_up);
   absl::StatusOr<std::vector<Repair>> Reconcile(const std::string& backend, Deadline deadline);
   absl::StatusOr<std::vector<Repair>> VerifyAll(Deadline deadline);
   std::optional<WallTime> VerifiedAt(const std::string& backend) const;
@@ -238,6 +238,8 @@ bool Drifts(const Reconciliation& look, const StoredClaim& stored);
 AuditRecord MakeAudit(Actor actor, std::string_view action, const store::ClaimRow& claim, const store::ShareRow* share, const absl::Status& outcome);
 
 // CAP-4 and the contract of `prepare`: the answer is for this key, complete, its edits are allowed and every limit is what was asked.
+// Of a claim whose locks were not had in time, or (`is_late`) whose call was given up before they were had.
+absl::Status NotBegun(const std::string& claim_uid, bool is_late);
 absl::Status CheckApplied(const store::ShareRow& share, const AppliedShare& applied, const backend::EditAllowList& allowed);
 // Of a new share: whether the backend put a limit in force for everything that `device` (may be null) says is limited. The number of shares needs none.
 absl::Status CheckEnforced(const store::ShareRow& share, const AppliedShare& applied, const PublishedDevice* device);

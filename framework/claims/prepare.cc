@@ -86,10 +86,12 @@ bool IsNew(const Preparation& preparation) { return preparation.status.ok() && !
 
 }  // namespace
 
-PrepareAnswers Claims::Impl::Prepare(const std::string& driver, const std::vector<ClaimReference>& claims, Deadline deadline) {
+PrepareAnswers Claims::Impl::Prepare(const std::string& driver, const std::vector<ClaimReference>& claims, Deadline deadline,
+                                     const GivenUp& given_up) {
   std::map<std::string, ClaimReference> wanted;
   for (const ClaimReference& reference : claims) wanted.emplace(reference.uid, reference);
   const auto locks = LockAll(driver, wanted, deadline);
+  const bool is_late = given_up && given_up();  // asked under the locks: a call that comes now waits for them
   const auto snapshot = dependencies_.inventory.Current();
 
   std::vector<Preparation> preparations;
@@ -100,9 +102,9 @@ PrepareAnswers Claims::Impl::Prepare(const std::string& driver, const std::vecto
     preparation.claim.claim_uid = uid;
     preparation.claim.namespace_name = reference.namespace_name;
     preparation.claim.name = reference.name;
-    if (locks.contains(uid)) continue;
+    if (locks.contains(uid) && !is_late) continue;
     preparation.quiet = true;
-    preparation.status = absl::AbortedError(Cat("claim ", uid, ": another call for it is still at work; retry"));
+    preparation.status = NotBegun(uid, is_late);
   }
   PlanAll(preparations, *snapshot, deadline);
   Grant(preparations, *snapshot);

@@ -137,7 +137,8 @@ void Claims::Impl::RepairInParts(Reconciliation& look, const Differences& differ
   std::map<std::set<std::string>, Reconciliation> parts;
   for (const auto& [id, backends] : differences) parts[backends].ids.insert(id);
   std::vector<std::function<void()>> repairs;
-  for (auto& [backends, part] : parts) {
+  for (auto& [backends, to_do] : parts) {
+    Reconciliation& part = to_do;  // clang 14 captures no structured binding
     part.drivers = look.drivers;
     for (const std::string& name : backends) {
       if (look.listed.contains(name)) part.ask.insert(name);  // who did not answer at first is not asked again

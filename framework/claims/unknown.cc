@@ -82,7 +82,7 @@ absl::StatusOr<std::vector<ShareKey>> Claims::Impl::ReleaseUnknown(const std::st
   std::vector<Release> releases;
   for (const ClaimId& id : ids) {
     std::optional<ClaimLocks::Held> lock = locks_.Acquire(id, deadline);
-    if (!lock.has_value()) return absl::AbortedError(Cat("claim ", id.second, ": another call for it is still at work; retry"));
+    if (!lock.has_value()) return NotBegun(id.second, false);
     locks.push_back(*std::move(lock));
     TRANCHE_ASSIGN_OR_RETURN(const std::optional<StoredClaim> stored, Find(id));
     if (stored.has_value()) {  // prepared meanwhile: it is known now

@@ -21,21 +21,24 @@ store::ClaimRow ClaimOf(const std::string& driver, const ClaimReference& referen
 
 }  // namespace
 
-UnprepareAnswers Claims::Impl::Unprepare(const std::string& driver, const std::vector<ClaimReference>& claims, Deadline deadline) {
+UnprepareAnswers Claims::Impl::Unprepare(const std::string& driver, const std::vector<ClaimReference>& claims, Deadline deadline,
+                                         const GivenUp& given_up) {
   std::map<std::string, ClaimReference> waiting;
   for (const ClaimReference& reference : claims) waiting.emplace(reference.uid, reference);
   UnprepareAnswers answers;
+  bool is_late = false;
   // One that another call is at work on keeps none of the others waiting.
   while (!waiting.empty()) {
     std::set<ClaimId> ids;
     for (const auto& [uid, reference] : waiting) ids.emplace(driver, uid);
     const auto locks = locks_.AcquireFree(ids, deadline);
-    if (locks.empty()) break;
+    is_late = given_up && given_up();
+    if (locks.empty() || is_late) break;
     std::map<std::string, ClaimReference> free;
     for (const auto& [id, lock] : locks) free.insert(waiting.extract(id.second));
     answers.merge(UnprepareLocked(driver, free, deadline));
   }
-  for (const auto& [uid, reference] : waiting) answers[uid] = absl::AbortedError(Cat("claim ", uid, ": another call for it is still at work; retry"));
+  for (const auto& [uid, reference] : waiting) answers[uid] = NotBegun(uid, is_late);
   return answers;
 }
 

@@ -24,8 +24,8 @@ namespace tranche::dra {
 // What the service calls: claims::Claims, or a test's own functions. Called from executor threads, several at once. Each reference has
 // a different UID. A UID without an answer is reported as an error of that claim.
 struct Handler {
-  std::function<claims::PrepareAnswers(const std::string& driver, const std::vector<ClaimReference>&, Deadline)> prepare;
-  std::function<claims::UnprepareAnswers(const std::string& driver, const std::vector<ClaimReference>&, Deadline)> unprepare;
+  std::function<claims::PrepareAnswers(const std::string& driver, const std::vector<ClaimReference>&, Deadline, const claims::GivenUp&)> prepare;
+  std::function<claims::UnprepareAnswers(const std::string& driver, const std::vector<ClaimReference>&, Deadline, const claims::GivenUp&)> unprepare;
 };
 
 // Below the kubelet's 45 s, so that an answer still reaches it.

@@ -110,6 +110,8 @@ class FakeDriver::Impl {
     --in_flight_;
     if (Is("abandoned_sticks") && context.IsCancelled()) stuck_.insert(reference.uid);
     if (stuck_.contains(reference.uid)) return {"a call is at work", {}};
+    // Its caller may have unprepared the claim since it gave up: a grant now would be nobody's.
+    if (context.IsCancelled()) return {"the call was cancelled", {}};
     Answer answer = Grant(*claim, reference.uid);
     if (!answer.error.empty()) return answer;
     held_[reference.uid] = answer.devices;

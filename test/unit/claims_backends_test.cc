@@ -255,6 +255,23 @@ TEST_F(ClaimsBackendsTest, AReleaseWithoutTimeCallsNoBackendAndIsFinishedLater) 
   node_.ExpectNothingLeft();
 }
 
+// Its caller went while it waited for the claim's lock; what that caller asked for since has been done meanwhile.
+TEST_F(ClaimsBackendsTest, ACallThatWasGivenUpBeginsNothing) {
+  const Claim claim = OnUplink("uid-1");
+  node_.reader.Put(claim.uid, claim);
+  const auto given_up = [] { return true; };
+  const auto late = node_.claims->Prepare(kDriver, {Node::Reference(claim)}, DeadlineIn(5s), given_up);
+  EXPECT_EQ(late.at("uid-1").status().code(), Code::kAborted);
+  node_.ExpectNothingLeft();
+  ASSERT_TRUE(node_.Prepare(claim).ok());
+  uplink_->calls = 0;
+  EXPECT_EQ(node_.claims->Unprepare(kDriver, {Node::Reference(claim)}, DeadlineIn(5s), given_up).at("uid-1").code(), Code::kAborted);
+  EXPECT_EQ(uplink_->calls, 0);
+  EXPECT_FALSE(node_.backend->applied.empty());
+  EXPECT_TRUE(node_.Unprepare(claim).ok());
+  node_.ExpectNothingLeft();
+}
+
 TEST_F(ClaimsBackendsTest, AClaimAtWorkDoesNotMakeTheOthersOfABatchLate) {
   const Claim free = OnUplink("uid-1"), at_work = OnUplink("uid-2"), last = OnUplink("uid-3");
   for (const Claim& claim : {free, at_work, last}) ASSERT_TRUE(node_.Prepare(claim).ok());

@@ -31,6 +31,7 @@
 #include "k8s.io/kubelet/pkg/apis/dra/v1/api.grpc.pb.h"
 #include "k8s.io/kubelet/pkg/apis/dra/v1beta1/api.grpc.pb.h"
 #include "k8s.io/kubelet/pkg/apis/pluginregistration/v1/api.grpc.pb.h"
+#include "support/process.h"
 
 namespace tranche::dra {
 namespace {
@@ -75,7 +76,7 @@ claims::PreparedDevice DeviceFor(const std::string& uid) { return {{"net"}, "nod
 // Prepares every claim but those whose name starts with "bad" (an error) or "lost" (no answer).
 Handler SimpleHandler() {
   Handler handler;
-  handler.prepare = [](const std::string&, const std::vector<ClaimReference>& references, Deadline) {
+  handler.prepare = [](const std::string&, const std::vector<ClaimReference>& references, Deadline, const claims::GivenUp&) {
     claims::PrepareAnswers answers;
     for (const ClaimReference& reference : references) {
       if (reference.name.rfind("lost", 0) == 0) continue;
@@ -87,7 +88,7 @@ Handler SimpleHandler() {
     }
     return answers;
   };
-  handler.unprepare = [](const std::string&, const std::vector<ClaimReference>& references, Deadline) {
+  handler.unprepare = [](const std::string&, const std::vector<ClaimReference>& references, Deadline, const claims::GivenUp&) {
     claims::UnprepareAnswers answers;
     for (const ClaimReference& reference : references) {
       answers[reference.uid] = reference.name.rfind("bad", 0) == 0 ? absl::UnavailableError("backend is away") : absl::OkStatus();
@@ -267,10 +268,10 @@ TEST_F(DraServerTest, TheDeadlineIsTheClientsButAtMostFortySeconds) {
   std::vector<milliseconds> left;
   Handler handler = SimpleHandler();
   const auto inner = handler.prepare;
-  handler.prepare = [&](const std::string& driver, const std::vector<ClaimReference>& references, Deadline deadline) {
+  handler.prepare = [&](const std::string& driver, const std::vector<ClaimReference>& references, Deadline deadline, const claims::GivenUp& given_up) {
     const std::lock_guard<std::mutex> lock(mutex);
     left.push_back(std::chrono::duration_cast<milliseconds>(deadline - std::chrono::steady_clock::now()));
-    return inner(driver, references, deadline);
+    return inner(driver, references, deadline, given_up);
   };
   Start(Options(std::move(handler)));
   v1::NodePrepareResourcesRequest request;
@@ -290,7 +291,7 @@ TEST_F(DraServerTest, TheDeadlineIsTheClientsButAtMostFortySeconds) {
 
 TEST_F(DraServerTest, AHandlerThatThrowsFailsItsCallOnly) {
   Handler handler = SimpleHandler();
-  handler.prepare = [](const std::string&, const std::vector<ClaimReference>&, Deadline) -> claims::PrepareAnswers { throw std::bad_alloc(); };
+  handler.prepare = [](const std::string&, const std::vector<ClaimReference>&, Deadline, const claims::GivenUp&) -> claims::PrepareAnswers { throw std::bad_alloc(); };
   Start(Options(std::move(handler)));
   v1::NodePrepareResourcesRequest request;
   AddClaim(request, "one", "uid-1");
@@ -308,13 +309,13 @@ TEST_F(DraServerTest, SixtyFourParallelCallsAreAllAnsweredByTheBoundedThreads) {
   std::atomic<int> running{0}, most{0};
   Handler handler = SimpleHandler();
   const auto inner = handler.prepare;
-  handler.prepare = [&](const std::string& driver, const std::vector<ClaimReference>& references, Deadline deadline) {
+  handler.prepare = [&](const std::string& driver, const std::vector<ClaimReference>& references, Deadline deadline, const claims::GivenUp& given_up) {
     const int now = ++running;
     int seen = most.load();
     while (now > seen && !most.compare_exchange_weak(seen, now)) {}
     std::this_thread::sleep_for(milliseconds(20));
     --running;
-    return inner(driver, references, deadline);
+    return inner(driver, references, deadline, given_up);
   };
   ServerOptions options = Options(std::move(handler));
   options.threads = 8;
@@ -344,9 +345,9 @@ TEST_F(DraServerTest, AFullQueueAnswersResourceExhaustedAtOnce) {
   Gate gate;
   Handler handler = SimpleHandler();
   const auto inner = handler.prepare;
-  handler.prepare = [&](const std::string& driver, const std::vector<ClaimReference>& references, Deadline deadline) {
+  handler.prepare = [&](const std::string& driver, const std::vector<ClaimReference>& references, Deadline deadline, const claims::GivenUp& given_up) {
     gate.Pass();
-    return inner(driver, references, deadline);
+    return inner(driver, references, deadline, given_up);
   };
   ServerOptions options = Options(std::move(handler));
   options.threads = 1;
@@ -374,13 +375,41 @@ TEST_F(DraServerTest, AFullQueueAnswersResourceExhaustedAtOnce) {
   EXPECT_EQ(exhausted.load(), 3);
 }
 
+TEST_F(DraServerTest, AHandlerHearsThatItsCallWasGivenUp) {
+  Gate gate;
+  Handler handler = SimpleHandler();
+  std::atomic<bool> before{true}, after{false};
+  handler.prepare = [&](const std::string&, const std::vector<ClaimReference>&, Deadline, const claims::GivenUp& given_up) {
+    before = given_up();
+    gate.Pass();
+    after = test::Eventually(given_up);
+    return claims::PrepareAnswers();
+  };
+  Start(Options(std::move(handler)));
+  const auto stub = Stub();
+  grpc::ClientContext context;
+  std::thread caller([&] {
+    v1::NodePrepareResourcesRequest request;
+    AddClaim(request, "one", "uid-1");
+    v1::NodePrepareResourcesResponse response;
+    EXPECT_EQ(stub->NodePrepareResources(&context, request, &response).error_code(), grpc::StatusCode::CANCELLED);
+  });
+  gate.AwaitWaiting(1);
+  context.TryCancel();
+  caller.join();
+  gate.Open();
+  server_->Shutdown(std::chrono::seconds(20));
+  EXPECT_FALSE(before);
+  EXPECT_TRUE(after);
+}
+
 TEST_F(DraServerTest, ShutdownLetsCallsInFlightEndAndRemovesTheSockets) {
   Gate gate;
   Handler handler = SimpleHandler();
   const auto inner = handler.prepare;
-  handler.prepare = [&](const std::string& driver, const std::vector<ClaimReference>& references, Deadline deadline) {
+  handler.prepare = [&](const std::string& driver, const std::vector<ClaimReference>& references, Deadline deadline, const claims::GivenUp& given_up) {
     gate.Pass();
-    return inner(driver, references, deadline);
+    return inner(driver, references, deadline, given_up);
   };
   Start(Options(std::move(handler)));
   const auto stub = Stub();

@@ -376,7 +376,7 @@ class PlayerTest : public LocalTest {
     options.driver = kDriver;
     options.plugin_directory = directory_->plugins();
     options.registry_directory = directory_->plugins_registry();
-    options.handler.prepare = [this](const std::string&, const std::vector<ClaimReference>& references, Deadline) {
+    options.handler.prepare = [this](const std::string&, const std::vector<ClaimReference>& references, Deadline, const claims::GivenUp&) {
       claims::PrepareAnswers answers;
       for (const ClaimReference& reference : references) {
         if (fail_) {
@@ -388,7 +388,7 @@ class PlayerTest : public LocalTest {
       }
       return answers;
     };
-    options.handler.unprepare = [this](const std::string&, const std::vector<ClaimReference>& references, Deadline) {
+    options.handler.unprepare = [this](const std::string&, const std::vector<ClaimReference>& references, Deadline, const claims::GivenUp&) {
       claims::UnprepareAnswers answers;
       for (const ClaimReference& reference : references) answers[reference.uid] = absl::OkStatus();
       ++unprepared_;
