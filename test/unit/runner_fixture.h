@@ -18,6 +18,14 @@
 
 namespace tranche::backend {
 
+#if defined(__SANITIZE_ADDRESS__)
+inline constexpr bool kHasAddressSanitizer = true;
+#else
+inline constexpr bool kHasAddressSanitizer = false;
+#endif
+// Why a backend that opens files to the limit cannot be tried under it.
+inline constexpr const char* kNeedsDescriptors = "the sanitizer opens a pipe to look at an object's type, and without descriptors reports a wrong one";
+
 class RunnerFixture : public testing::Test {
  protected:
   void SetUp() override {

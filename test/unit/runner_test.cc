@@ -52,10 +52,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST_P(RunnerFaultTest, FailsItsCallClearlyAndRecovers) {
   const Fault& fault = GetParam();
-#if defined(__SANITIZE_ADDRESS__)
-  if (std::string_view(fault.kind) == "descriptors")
-    GTEST_SKIP() << "the sanitizer opens a pipe to look at an object's type, and without descriptors reports a wrong one";
-#endif
+  if (kHasAddressSanitizer && std::string_view(fault.kind) == "descriptors") GTEST_SKIP() << kNeedsDescriptors;
   Make();
   ASSERT_TRUE(Prepare("before").status.ok());
   const int first = Pid();
