@@ -134,7 +134,8 @@ absl::Status CheckEnforced(const store::ShareRow& share, const AppliedShare& app
   for (const auto& [name, amount] : share.consumed) {
     const auto capacity = device->capacity.find(name);
     if (name == "shares" || amount.IsZero() || capacity == device->capacity.end() || capacity->second.enforcement == Enforcement::kNone) continue;
-    const bool limited = std::any_of(applied.limits.begin(), applied.limits.end(), [&wanted = name](const LimitInForce& limit) { return limit.capacity == wanted; });
+    const bool limited =
+        std::any_of(applied.limits.begin(), applied.limits.end(), [&wanted = name](const LimitInForce& limit) { return limit.capacity == wanted; });
     if (limited) continue;
     return absl::FailedPreconditionError(Cat("backend '", share.backend, "' put no limit in force for ", name, ", which it says to enforce '",
                                              EnforcementName(capacity->second.enforcement), "'; the share was refused"));
@@ -144,7 +145,8 @@ absl::Status CheckEnforced(const store::ShareRow& share, const AppliedShare& app
 
 absl::Status NotBegun(const std::string& claim_uid, bool is_late) {
   return absl::AbortedError(
-      Cat("claim ", claim_uid, is_late ? ": the call was given up before the work began; nothing was done" : ": another call for it is still at work; retry"));
+      Cat("claim ", claim_uid,
+          is_late ? ": the call was given up before the work began; nothing was done; retry" : ": another call for it is still at work; retry"));
 }
 
 absl::Status CheckApplied(const store::ShareRow& share, const AppliedShare& applied, const backend::EditAllowList& allowed) {

@@ -237,9 +237,10 @@ bool Drifts(const Reconciliation& look, const StoredClaim& stored);
 // The audit record of a share, or of a claim when `share` is null.
 AuditRecord MakeAudit(Actor actor, std::string_view action, const store::ClaimRow& claim, const store::ShareRow* share, const absl::Status& outcome);
 
-// CAP-4 and the contract of `prepare`: the answer is for this key, complete, its edits are allowed and every limit is what was asked.
-// Of a claim whose locks were not had in time, or (`is_late`) whose call was given up before they were had.
+// Of a claim whose lock was not had in time, or (`is_late`) whose call was given up before it was had.
 absl::Status NotBegun(const std::string& claim_uid, bool is_late);
+
+// CAP-4 and the contract of `prepare`: the answer is for this key, complete, its edits are allowed and every limit is what was asked.
 absl::Status CheckApplied(const store::ShareRow& share, const AppliedShare& applied, const backend::EditAllowList& allowed);
 // Of a new share: whether the backend put a limit in force for everything that `device` (may be null) says is limited. The number of shares needs none.
 absl::Status CheckEnforced(const store::ShareRow& share, const AppliedShare& applied, const PublishedDevice* device);

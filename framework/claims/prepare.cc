@@ -86,8 +86,7 @@ bool IsNew(const Preparation& preparation) { return preparation.status.ok() && !
 
 }  // namespace
 
-PrepareAnswers Claims::Impl::Prepare(const std::string& driver, const std::vector<ClaimReference>& claims, Deadline deadline,
-                                     const GivenUp& given_up) {
+PrepareAnswers Claims::Impl::Prepare(const std::string& driver, const std::vector<ClaimReference>& claims, Deadline deadline, const GivenUp& given_up) {
   std::map<std::string, ClaimReference> wanted;
   for (const ClaimReference& reference : claims) wanted.emplace(reference.uid, reference);
   const auto locks = LockAll(driver, wanted, deadline);

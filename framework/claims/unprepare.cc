@@ -21,8 +21,7 @@ store::ClaimRow ClaimOf(const std::string& driver, const ClaimReference& referen
 
 }  // namespace
 
-UnprepareAnswers Claims::Impl::Unprepare(const std::string& driver, const std::vector<ClaimReference>& claims, Deadline deadline,
-                                         const GivenUp& given_up) {
+UnprepareAnswers Claims::Impl::Unprepare(const std::string& driver, const std::vector<ClaimReference>& claims, Deadline deadline, const GivenUp& given_up) {
   std::map<std::string, ClaimReference> waiting;
   for (const ClaimReference& reference : claims) waiting.emplace(reference.uid, reference);
   UnprepareAnswers answers;

@@ -126,8 +126,7 @@ void FillResponse(const Batch& batch, const Answers& answers, Response& response
 
 // A handler reports by value and should not throw; one that does (out of memory, a defect) fails this call and no other.
 template <typename Response, typename Call>
-grpc::Status RunBatch(const Batch& batch, const Call& call, Deadline deadline, const claims::GivenUp& given_up, const std::string& driver,
-                      Response& response) {
+grpc::Status RunBatch(const Batch& batch, const Call& call, Deadline deadline, const claims::GivenUp& given_up, const std::string& driver, Response& response) {
   try {
     using Answers = decltype(call(driver, batch.references, deadline, given_up));
     const Answers answers = batch.references.empty() ? Answers() : call(driver, batch.references, deadline, given_up);
@@ -179,7 +178,8 @@ class DraPluginService final : public Version::Service {
   grpc::Status Work(const grpc::CallbackServerContext& context, const Request& request, Response& response, Deadline deadline, const Call& call) const {
     if (Passed(deadline)) return grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "the deadline passed before the work began; nothing was done");
     if (context.IsCancelled()) return grpc::Status(grpc::StatusCode::CANCELLED, "the call was cancelled before the work began; nothing was done");
-    return RunBatch(ReadBatch(request), call, deadline, [&context] { return context.IsCancelled(); }, driver_, response);
+    return RunBatch(
+        ReadBatch(request), call, deadline, [&context] { return context.IsCancelled(); }, driver_, response);
   }
 
   const std::string driver_;

@@ -414,12 +414,10 @@ void Host::ReleaseUnused() {
 
 absl::StatusOr<std::unique_ptr<dra::DraServer>> Host::StartServer(const std::string& driver) {
   dra::Handler handler;
-  handler.prepare = [this](const std::string& name, const std::vector<ClaimReference>& claims, Deadline deadline,
-                           const claims::GivenUp& given_up) {
+  handler.prepare = [this](const std::string& name, const std::vector<ClaimReference>& claims, Deadline deadline, const claims::GivenUp& given_up) {
     return claims_->Prepare(name, claims, deadline, given_up);
   };
-  handler.unprepare = [this](const std::string& name, const std::vector<ClaimReference>& claims, Deadline deadline,
-                             const claims::GivenUp& given_up) {
+  handler.unprepare = [this](const std::string& name, const std::vector<ClaimReference>& claims, Deadline deadline, const claims::GivenUp& given_up) {
     claims::UnprepareAnswers answers = claims_->Unprepare(name, claims, deadline, given_up);
     if (pool_->HasRetained() || !DriverNames(inventory_.Current()->configuration).contains(name)) {
       changes_.Post("release", [this] { ReleaseUnused(); });

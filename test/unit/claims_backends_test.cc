@@ -272,6 +272,26 @@ TEST_F(ClaimsBackendsTest, ACallThatWasGivenUpBeginsNothing) {
   node_.ExpectNothingLeft();
 }
 
+TEST_F(ClaimsBackendsTest, ACallIsAskedWhetherItWasGivenUpOnceItHasTheClaim) {
+  const Claim claim = OnUplink("uid-1");
+  ASSERT_TRUE(node_.Prepare(claim).ok());
+  Gate gate;
+  node_.reader.on_read = [&] { gate.Hold(); };
+  std::jthread again([&] { EXPECT_TRUE(node_.claims->Prepare(kDriver, {Node::Reference(claim)}, Node::Soon()).at("uid-1").ok()); });
+  ASSERT_TRUE(gate.AwaitReached());
+  std::atomic<bool> is_gone = false;
+  const auto given_up = [&] { return is_gone.load(); };
+  std::jthread release(
+      [&] { EXPECT_EQ(node_.claims->Unprepare(kDriver, {Node::Reference(claim)}, Node::Soon(), given_up).at("uid-1").code(), Code::kAborted); });
+  std::jthread prepare(
+      [&] { EXPECT_EQ(node_.claims->Prepare(kDriver, {Node::Reference(claim)}, Node::Soon(), given_up).at("uid-1").status().code(), Code::kAborted); });
+  std::this_thread::sleep_for(50ms);  // so that both wait for the claim; where they come later there is nothing to tell apart
+  is_gone = true;
+  gate.Open();
+  for (std::jthread* thread : {&again, &release, &prepare}) thread->join();
+  EXPECT_FALSE(node_.backend->applied.empty());
+}
+
 TEST_F(ClaimsBackendsTest, AClaimAtWorkDoesNotMakeTheOthersOfABatchLate) {
   const Claim free = OnUplink("uid-1"), at_work = OnUplink("uid-2"), last = OnUplink("uid-3");
   for (const Claim& claim : {free, at_work, last}) ASSERT_TRUE(node_.Prepare(claim).ok());

@@ -291,7 +291,9 @@ TEST_F(DraServerTest, TheDeadlineIsTheClientsButAtMostFortySeconds) {
 
 TEST_F(DraServerTest, AHandlerThatThrowsFailsItsCallOnly) {
   Handler handler = SimpleHandler();
-  handler.prepare = [](const std::string&, const std::vector<ClaimReference>&, Deadline, const claims::GivenUp&) -> claims::PrepareAnswers { throw std::bad_alloc(); };
+  handler.prepare = [](const std::string&, const std::vector<ClaimReference>&, Deadline, const claims::GivenUp&) -> claims::PrepareAnswers {
+    throw std::bad_alloc();
+  };
   Start(Options(std::move(handler)));
   v1::NodePrepareResourcesRequest request;
   AddClaim(request, "one", "uid-1");
